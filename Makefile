@@ -146,7 +146,7 @@ mutants: .venv/.dev
 # Mutated training graphs: each is refused, or runs under sanitizers and computes numpy's bytes.
 HOSTILE ?= 100000
 hostile: .venv/.dev
-	$(BIN)/python -m tests.support.hostile $(HOSTILE)
+	$(BIN)/python -m tests.support.hostile_graphs $(HOSTILE)
 
 # Long runs and rough ones: a board against the host, extreme images and rates, flipped bits, power that fails.
 SOAK ?=

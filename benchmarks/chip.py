@@ -21,12 +21,12 @@ from smidgen import ops
 from smidgen.ir import Builder, Graph, Op, QParams, Type
 from smidgen.ops.window import same_pad
 from smidgen.pipeline import compile
-from smidgen.results.profiling import NOTE, Profile, profile
+from smidgen.results.profile import NOTE, Profile, profile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.training import Options
 
-TARGET = CortexM(BOARDS["cortex-m7"])
+TARGET = BoardTarget(BOARDS["cortex-m7"])
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Whole:
 PAPER = Whole(forward=65_000_000, step=106_400_000, sram=252_712, flash=666_388, exact=False)
 
 
-def measure(layer: LayerCase, target: CortexM = TARGET) -> Measured:
+def measure(layer: LayerCase, target: BoardTarget = TARGET) -> Measured:
     result = profile(compile(layer.graph(), target=replace(target, frugal=False)), steps=1)
     (cost,) = result.instructions.by_op
     return Measured(
@@ -99,7 +99,7 @@ def measure(layer: LayerCase, target: CortexM = TARGET) -> Measured:
     )
 
 
-def train(target: CortexM = TARGET) -> Profile:
+def train(target: BoardTarget = TARGET) -> Profile:
     options = Options(classes=10, weight_bits=8)
     return profile(compile(released("mcunet-5fps"), "49kb", target, options=options, streamed_input=True))
 
@@ -110,7 +110,7 @@ def whole(result: Profile) -> Whole:
     return Whole(result.instructions.forward, step, result.sram_bytes, result.flash_bytes, result.exact.equal)
 
 
-def layer_table(rows: list[Measured], target: CortexM = TARGET) -> Table:
+def layer_table(rows: list[Measured], target: BoardTarget = TARGET) -> Table:
     table = Table(title=f"Instructions per MAC on the emulated {target.board.core.title}")
     for column in ("layer", "Smidgen", "TFLM reference, M7", "CMSIS-NN, M7", "the paper's engine, M7", "exact"):
         table.add_column(column, justify="left" if column == "layer" else "right")
@@ -137,7 +137,7 @@ def main() -> None:
     cores = [name for name, board in BOARDS.items() if name in (board.core.name, "riscv32")]
     parser.add_argument("--core", default=TARGET.name, choices=cores, help="the others' figures are of a Cortex-M7")
     options = parser.parse_args()
-    target = CortexM(BOARDS[options.core])
+    target = BoardTarget(BOARDS[options.core])
     rows, result = [measure(layer, target) for layer in LAYERS], train(target)
     own = whole(result)
     if options.json:

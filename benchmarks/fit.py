@@ -29,13 +29,13 @@ import smidgen as sm
 from shared import SHARED, arguments_of, report, start, there
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
 from smidgen.fitting import FitProgress, fit
-from smidgen.fitting.fitting import usual_epochs
+from smidgen.fitting.pipeline import usual_epochs
 from smidgen.ir import Graph
 from smidgen.learning import top1
 from smidgen.selection.contributions import Contributions, read_contributions
 from smidgen.selection.rates import BATCH, choose_rate
 from smidgen.selection.refinement import Planner
-from smidgen.targets.finding import find
+from smidgen.targets import find
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, load_scheme
 

@@ -11,22 +11,26 @@ and plain PyTorch in fp32, one sample at a time. Images are smooth noise.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import torch
 
 import smidgen as sm
-from experiments.baselines import FloatTraining
 from shared import NETWORKS, arguments_of, released, report
 from smidgen.ir import Array, Graph
 from smidgen.pipeline import Program
 from smidgen.simulation import Simulation
 from smidgen.training.published import published_for
+
+sys.path.append(str(Path(__file__).parents[1]))
+from experiments.baselines import FloatTraining
 
 RATES = (0.1 / 256, 0.4 / 256, 1 / 256, 4 / 256)
 CLASSES = 10

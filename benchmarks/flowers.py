@@ -19,13 +19,15 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from experiments.baselines import FloatTraining
 from shared import NETWORKS, add_data, add_model, arguments_of, images_of, networks_of, report, schemes_for, start
 from smidgen.data import Data, Samples, centre, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, top1
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
+
+sys.path.append(str(Path(__file__).parents[1]))
+from experiments.baselines import FloatTraining
 
 BATCH = 256  # to which the paper's learning rate refers
 TEST_BATCH = 64

@@ -23,9 +23,9 @@ from rich.table import Table
 import smidgen as sm
 from masking import hide_avx512
 from shared import NETWORKS, arguments_of, released
+from smidgen.compiler import FLAGS, NATIVE, cross, find_compiler
 from smidgen.frontends.tflite import write_tflite
 from smidgen.ir import Array, Graph
-from smidgen.targets.compiler import FLAGS, NATIVE, cross, find_compiler
 from smidgen.targets.host import Host
 
 WARM_UP = 10  # runs of each before the clock starts

@@ -12,12 +12,12 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.baselines import Simulator
 from shared import (
     NETWORKS,
     Int8Gradients,
@@ -35,6 +35,9 @@ from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
+
+sys.path.append(str(Path(__file__).parents[1]))
+from experiments.baselines import Simulator
 
 SCHEMES = ("49kb", "98kb", "99kb", "138kb", "148kb")
 NEIGHBOURS, EVERYWHERE = 0.99, 0.95  # cosines required

@@ -23,10 +23,10 @@ from rich.table import Table
 import smidgen as sm
 from shared import arguments_of, report
 from smidgen.memory import ordering, streaming
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
+from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, resize
-from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.finding import find
+from smidgen.targets.firmware import BoardTarget
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
 
@@ -90,7 +90,7 @@ def compiled(layers: int) -> Compiled:
 
 
 def ran(channels: int, size: int) -> Ran:
-    board = CortexM(resize(BOARDS["mps2-an500"], sram="4MB"))
+    board = BoardTarget(resize(BOARDS["mps2-an500"], sram="4MB"))
     options = Options(classes=10, weight_bits=8)
     program = sm.compile(classifier(DEPTH, size, channels), "last:6", board, options=options, streamed_input=True)
     found = profile(program, steps=1)

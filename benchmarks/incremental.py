@@ -20,7 +20,7 @@ from rich.table import Table
 import smidgen as sm
 from shared import arguments_of, report, start
 from smidgen.data import Data
-from smidgen.results.page import page_of
+from smidgen.results.report.page import page_of
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.appended import Appended

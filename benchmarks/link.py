@@ -21,10 +21,9 @@ from shared import arguments_of, released, report, start
 from smidgen.link import Line, LinkedDevice, connect
 from smidgen.pipeline import Program
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.image import read_image
-from smidgen.targets.linked_board import KEPT, EmulatedStream
-from smidgen.targets.stack import bound_stack
+from smidgen.targets.firmware import BoardTarget
+from smidgen.targets.image import bound_stack, read_image
+from smidgen.targets.lines import KEPT, EmulatedStream
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.lines import Faulty
@@ -90,7 +89,7 @@ class Measured:
 
 def compiled(board: str) -> Program:
     options = sm.Options(classes=10, weight_bits=8)
-    return sm.compile(released("mcunet-5fps"), "99kb", CortexM(BOARDS[board]), options=options, streamed_input=True)
+    return sm.compile(released("mcunet-5fps"), "99kb", BoardTarget(BOARDS[board]), options=options, streamed_input=True)
 
 
 def noise(program: Program) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
@@ -99,7 +98,7 @@ def noise(program: Program) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
 
 def cost(board: str) -> Cost:
     program = compiled(board)
-    target, image = CortexM(BOARDS[board]), noise(program)
+    target, image = BoardTarget(BOARDS[board]), noise(program)
     files = (
         target.build(program.graph, program.sources, {"main.c": CALLS}),
         target.linked(program.graph, program.sources, keeps=False),

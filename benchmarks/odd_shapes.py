@@ -20,11 +20,11 @@ from shared import arguments_of, report, start
 from smidgen import ops
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.pipeline import compile
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 
-TARGET = replace(CortexM(BOARDS["mps2-an500"]), frugal=False)  # a Cortex-M7 with room for any map
+TARGET = replace(BoardTarget(BOARDS["mps2-an500"]), frugal=False)  # a Cortex-M7 with room for any map
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pictures import KEPT, pictures_of
 from shared import add_data, arguments_of, report, start
 from smidgen.data import Data, Samples
 from smidgen.quantization import CONVENTIONS
-from smidgen.quantization.choosing import choose_preprocessing
+from smidgen.quantization.pixels import choose_preprocessing
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.agreement import Course, learn

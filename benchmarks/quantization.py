@@ -18,7 +18,7 @@ from rich.table import Table
 
 from pictures import KEPT, pictures_of
 from shared import add_data, arguments_of, report, start
-from smidgen.data.sample import CLASSES
+from smidgen.data.layouts.cifar import CLASSES
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.agreement import Course, Outcome, measure

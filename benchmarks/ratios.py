@@ -9,6 +9,7 @@ training switched off (scales almost zero) are left out of every norm.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.baselines import Simulator
 from shared import (
     NETWORKS,
     Int8Gradients,
@@ -33,9 +33,12 @@ from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
 from smidgen.results.figures import Axis, Figure, Line, Panel
-from smidgen.results.page import page_of
+from smidgen.results.report.page import page_of
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
+
+sys.path.append(str(Path(__file__).parents[1]))
+from experiments.baselines import Simulator
 
 DEAD = 0.02  # of the median scale of a tensor's channels
 

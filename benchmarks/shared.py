@@ -18,10 +18,11 @@ from typing import TypeVar
 import numpy as np
 
 import smidgen as sm
-from smidgen.cli.shared import MEMORY_TEXT, memory_bytes
+from smidgen.cli.options import MEMORY
+from smidgen.cli.shared import memory_bytes
 from smidgen.data import Data, Samples, as_input, load_data, pixel_encoding
-from smidgen.data.decoding import SHORT_SIDE
-from smidgen.data.sample import NAME
+from smidgen.data.images import SHORT_SIDE
+from smidgen.data.layouts.cifar import SAMPLE
 from smidgen.errors import SmidgenError
 from smidgen.ir import Array, Graph, Value, evaluate_all, roles_of
 from smidgen.ir.rewriting import prune
@@ -63,11 +64,11 @@ def report(result: Result, show: Callable[[Result], None], as_json: bool) -> Non
 
 def add_data(parser: argparse.ArgumentParser, kept: str | None = FLOWERS) -> None:
     """`--data` and `--memory`; `kept` is the file beside the checkout that is read otherwise."""
-    default = f"{NAME} otherwise" if kept is None else f"{kept} beside the checkout otherwise, or {NAME}"
+    default = f"{SAMPLE} otherwise" if kept is None else f"{kept} beside the checkout otherwise, or {SAMPLE}"
     parser.add_argument(
-        "--data", help=f"a folder, .zip or .npz of images, a published data set, or {NAME} (docs/data.md); {default}"
+        "--data", help=f"a folder, .zip or .npz of images, a published data set, or {SAMPLE} (docs/data.md); {default}"
     )
-    parser.add_argument("--memory", default=MEMORY_TEXT, help="most memory that the images may take, such as 8GB")
+    parser.add_argument("--memory", default=MEMORY, help="most memory that the images may take, such as 8GB")
     parser.add_argument("--short-side", type=int, default=SHORT_SIDE, help="reduce larger images to this, in pixels")
 
 
@@ -84,7 +85,7 @@ def images_of(given: argparse.Namespace, kept: str | None = FLOWERS) -> Data:
     if source is None:
         if kept is not None:
             _say_skipped(f"{kept} beside the checkout", "the CIFAR-10 sample")
-        source = NAME
+        source = SAMPLE
     return load_data(source, memory_bytes(given.memory), given.short_side)
 
 

@@ -22,7 +22,7 @@ import smidgen as sm
 from shared import NETWORKS, arguments_of, released, report
 from smidgen.pipeline import Program
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.toolchain import GCC, TOOLCHAINS, Toolchain
 from smidgen.training.published import published_for
 
@@ -51,7 +51,7 @@ class Row:
 def measure(program: Program, compiler: Toolchain) -> Stack:
     """The stack of one step, and its bound."""
     image = np.random.default_rng(0).integers(-128, 128, program.graph.image.type.shape).astype(np.int8)
-    with CortexM(BOARD, compiler).start(program.graph, program.sources) as device:
+    with BoardTarget(BOARD, compiler).start(program.graph, program.sources) as device:
         device.train(image, 1, 0.01)
         memory = device.memory()
     return Stack(compiler, memory.stack, memory.stack_bound)
@@ -62,7 +62,7 @@ def rows(compilers: tuple[Toolchain, ...]) -> Iterator[Row]:
     cases = [(name, graph, scheme) for name, graph in graphs.items() for scheme in (*published_for(graph), "full")]
     options = sm.Options(classes=10, weight_bits=8)
     for name, graph, scheme in track(cases, "measuring", console=Console(stderr=True)):
-        program = sm.compile(graph, scheme, CortexM(BOARD), options=options, streamed_input=scheme != "full")
+        program = sm.compile(graph, scheme, BoardTarget(BOARD), options=options, streamed_input=scheme != "full")
         yield Row(name, scheme, BOARD.stack, tuple(measure(program, compiler) for compiler in compilers))
 
 

@@ -22,7 +22,7 @@ from shared import arguments_of, report
 from smidgen import memory
 from smidgen.ir import Graph
 from smidgen.memory import streaming
-from smidgen.targets.finding import find
+from smidgen.targets import find
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.chains import chain, residual_network

@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from shared import SHARED, arguments_of, report, start
-from smidgen.cli.learning import parse_rate
-from smidgen.cli.shared import MEMORY_TEXT, memory_bytes
+from smidgen.cli.options import MEMORY
+from smidgen.cli.shared import memory_bytes, parse_rate
 from smidgen.data import load_data
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
 from smidgen.zoo.loading import load
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -38,7 +38,7 @@ def show(found: LearnedAlike) -> None:
     table.add_row("loss, mean of the first and last quarter", f"{found.first_loss:.3f}", f"{found.last_loss:.3f}")
     table.add_row("top-1 of the test recordings", f"{found.before:.1%}", f"{found.after:.1%}")
     Console().print(table)
-    print(f"hearing a recording {found.heard:,} instructions, learning it {found.step:,}; SRAM {found.sram:,} bytes")
+    print(f"the front end takes {found.heard:,} instructions, learning {found.step:,}; SRAM {found.sram:,} bytes")
     print(f"features, losses and weights {'are' if found.exact else 'are NOT'} those of this machine")
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--scheme", default="last:4", help="what learns")
     parser.add_argument("--steps", type=int, default=300, help="recordings to learn")
     parser.add_argument("--lr", default="2/256", help="learning rate per sample")
-    parser.add_argument("--memory", default=MEMORY_TEXT, help="most memory that the recordings may take")
+    parser.add_argument("--memory", default=MEMORY, help="most memory that the recordings may take")
     parser.add_argument("--known", action="store_true", help="instead: how many of its own words the model recognizes")
     given = parser.parse_args()
     data = load_data(given.data, memory_bytes(given.memory))

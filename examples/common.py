@@ -13,11 +13,11 @@ import numpy as np
 
 import smidgen as sm
 from smidgen.data import as_input, pixel_encoding
-from smidgen.data.hearing import middle
+from smidgen.data.audio import middle
 from smidgen.frontends import export_model
 from smidgen.ir import Array, roles_of
 from smidgen.learning.testing import label_of
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,16 @@ def on_board(here: sm.Program, there: sm.Program, data: sm.Data, rate: float, st
         kept, memory, counts = board.state(), board.memory(), board.counts()
         same &= all(np.array_equal(array, kept[name]) for name, array in host.state().items())
         milliseconds = board.clock.milliseconds(counts.total)
-        return OnBoard(there.target.name, memory.sram, memory.flash, counts.total, milliseconds, steps, same)
+        return OnBoard(
+            there.target.name, memory.bytes, board.image.flash_bytes, counts.total, milliseconds, steps, same
+        )
 
 
 def _heard(board: BoardDevice, sound: Array, image: Array) -> Array:
     """What the board's own front end makes of the sound."""
     spec = board.graph.preprocessing
     assert isinstance(spec, sm.LogMel)
-    return board.hear(middle(sound, spec, image.shape))
+    return board.audio_features(middle(sound, spec, image.shape))
 
 
 def finish(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from smidgen.errors import SmidgenError
-from smidgen.ir import fingerprint
+from smidgen.ir.text import FORMAT as ARITHMETIC
 
 Trial = TypeVar("Trial")
 Outcome = TypeVar("Outcome")
@@ -37,7 +37,7 @@ class Appended(Generic[Trial, Outcome]):
         for number, line in enumerate(self._whole.splitlines(), start=1):
             try:
                 plain = json.loads(line)
-                if plain["arithmetic"] == fingerprint.FORMAT:
+                if plain["arithmetic"] == ARITHMETIC:
                     self.found[trial(**_plain(plain["trial"]))] = outcome(**_plain(plain["outcome"]))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise AppendedError(
@@ -51,7 +51,7 @@ class Appended(Generic[Trial, Outcome]):
 
     def add(self, trial: Trial, outcome: Outcome) -> None:
         """Append an outcome; it is in the file when this returns."""
-        held = {"arithmetic": fingerprint.FORMAT, "trial": _dict(trial), "outcome": _dict(outcome)}
+        held = {"arithmetic": ARITHMETIC, "trial": _dict(trial), "outcome": _dict(outcome)}
         line = json.dumps(held, allow_nan=False) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

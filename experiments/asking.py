@@ -6,8 +6,8 @@ import struct
 from pathlib import Path
 
 from smidgen.targets.board import EmulatedBoard
-from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.counter import Counter
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.image import Image
 
 LIMIT = 4_000_000_000  # instructions
@@ -17,7 +17,7 @@ HEADER = Path(__file__).parent / "asked.h"
 class Asked:
     """An emulated board from reset on."""
 
-    def __init__(self, target: CortexM, image: Image) -> None:
+    def __init__(self, target: BoardTarget, image: Image) -> None:
         self.board = EmulatedBoard(target.board, image, Counter(image, {}, (), 0), target.cache)
         self.board.exchange(b"", LIMIT)
 

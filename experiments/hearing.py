@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.data import Data, as_input, examples, pixel_encoding
-from smidgen.data.hearing import FRONT_ENDS, middle
+from smidgen.data.audio import FRONT_ENDS, middle
 from smidgen.errors import InputError
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.ir.log_mel import LogMel
@@ -17,7 +17,7 @@ from smidgen.learning import Course, top1
 from smidgen.numerics.log_mel import log_mel, log_mel_tables
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import BoardDevice, CortexM
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
@@ -53,14 +53,14 @@ def hearing_network(spec: LogMel, shape: tuple[int, ...]) -> Graph:
 def measure_front_end(name: str, board: str, seed: int = 0) -> FrontEndCost:
     """What a front end costs on a board, by noise: the instructions hardly depend on what is heard."""
     spec, shape = FRONT_ENDS[name], SHAPES[name]
-    program = compile(hearing_network(spec, shape), target=CortexM(BOARDS[board]))
+    program = compile(hearing_network(spec, shape), target=BoardTarget(BOARDS[board]))
     samples = np.random.default_rng(seed).integers(-9999, 9999, spec.samples(shape)).astype(np.int16)
     tables = vars(log_mel_tables(spec)).values()
     with program.start() as device:
         assert isinstance(device, BoardDevice)
-        exact = np.array_equal(device.hear(samples), log_mel(samples, spec, program.graph.image.type))
+        exact = np.array_equal(device.audio_features(samples), log_mel(samples, spec, program.graph.image.type))
         frames, longest = spec.frames(shape), device.counts().total
-        whole = device.heard / frames * spec.rate / spec.hop
+        whole = device.front_end_instructions / frames * spec.rate / spec.hop
     flash = sum(table.nbytes for table in tables if isinstance(table, np.ndarray))
     return FrontEndCost(name, board, round(whole), longest, program.sources.audio_bytes, flash, exact)
 
@@ -110,14 +110,14 @@ def learn_alike(graph: Graph, data: Data, scheme: Scheme | str, steps: int, rate
     spec = graph.preprocessing
     assert isinstance(spec, LogMel)
     options, images = Options(len(data.classes), seed=seed), examples(data.train, pixel_encoding(graph))
-    here, there = (compile(graph, scheme, target, options=options, images=images) for target in (Host(), CortexM()))
+    here, there = (compile(graph, scheme, target, options=options, images=images) for target in (Host(), BoardTarget()))
     course, exact, losses = Course(1, rate, schedule="constant", seed=seed), True, []
     with here.start() as host, there.start() as board:
         assert isinstance(board, BoardDevice)
         before = top1(host, data.test)
         for index in course.order(0, len(data.train))[:steps]:
             samples, label = middle(data.train.images[index], spec, graph.image.type.shape), data.train.labels[index]
-            heard = board.hear(samples)
+            heard = board.audio_features(samples)
             exact &= np.array_equal(heard, as_input(samples, pixel_encoding(graph)))
             losses.append(host.train(as_input(samples, pixel_encoding(graph)), label, rate))
             exact &= board.train(heard, label, rate) == losses[-1]
@@ -126,5 +126,5 @@ def learn_alike(graph: Graph, data: Data, scheme: Scheme | str, steps: int, rate
         part = max(len(losses) // 4, 1)
         return LearnedAlike(
             len(losses), before, top1(host, data.test), float(np.mean(losses[:part])), float(np.mean(losses[-part:])),
-            board.heard, step, board.memory().sram, exact,
+            board.front_end_instructions, step, board.memory().bytes, exact,
         )  # fmt: skip

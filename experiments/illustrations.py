@@ -21,7 +21,7 @@ from smidgen.ir import Array, Graph
 from smidgen.numerics.stochastic import random_words
 from smidgen.ops.update import FusedBiasStep, FusedWeightStep
 from smidgen.pipeline import Program
-from smidgen.results.lifecycle import Kind, life_cycle
+from smidgen.results.memory import Kind, life_cycle
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.training.head import layers
 from smidgen.training.scheme import resolve

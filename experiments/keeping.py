@@ -10,17 +10,17 @@ import numpy as np
 
 from experiments.asking import HEADER, Asked
 from smidgen.codegen import store_files
+from smidgen.compiler import Cache
 from smidgen.data import Data, as_input, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.memory import state_bytes, state_offsets
 from smidgen.pipeline import compile
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import Cache
-from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.flash import PARTS, EmulatedFlash
+from smidgen.targets.firmware import BoardTarget
+from smidgen.targets.flash import PARTS, EmulatedFlash, Kept, Store
 from smidgen.targets.image import read_image
-from smidgen.targets.store import Kept, Store
+from smidgen.targets.toolchain import start_files
 from smidgen.training import Options
 
 MAIN = Path(__file__).parent / "keeping.c"
@@ -108,9 +108,9 @@ def wear(states: list[bytes], part: str, told: tuple[str, str, int]) -> Wear | N
 
 def store_cost(board: str) -> StoreCost:
     """The store measured on an emulated board."""
-    target = CortexM(BOARDS[board])
+    target = BoardTarget(BOARDS[board])
     store = {Path(name).name: text for name, text in store_files().items() if name.startswith("smidgen/")}
-    files = {**target._board_files(), **store, HEADER.name: HEADER.read_text(), "main.c": MAIN.read_text()}
+    files = {**start_files(target.board), **store, HEADER.name: HEADER.read_text(), "main.c": MAIN.read_text()}
     cache = Cache(target.cache, toolchain.find(target.toolchain, target.board.core))
     own = [name for name in files if name.endswith(".c")]
     link = toolchain.link_flags(target.toolchain, target.board.core)

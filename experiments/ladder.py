@@ -23,9 +23,9 @@ from smidgen.ir import Graph
 from smidgen.ir.rewriting import prune
 from smidgen.memory import Buffer, ordering, streaming
 from smidgen.memory.rows import WHOLE, Schedule
-from smidgen.memory.streaming import Layout
-from smidgen.results.lifecycle import kinds_of
-from smidgen.targets.finding import find
+from smidgen.memory.streaming import PlannedSchedule
+from smidgen.results.memory import kinds_of
+from smidgen.targets import find
 from smidgen.training import Options, build_training, passes
 from smidgen.training.passes import Pass
 from smidgen.training.scheme import load_scheme
@@ -126,7 +126,7 @@ def _held(buffer: Buffer, kind: str) -> str:
     return "gradients of weights" if whole else kind
 
 
-def _lay_out(graph: Graph, image: Image, in_place: bool) -> Layout:
+def _lay_out(graph: Graph, image: Image, in_place: bool) -> PlannedSchedule:
     streamed = image == "streamed"
     if in_place:
         plans = (
@@ -138,7 +138,7 @@ def _lay_out(graph: Graph, image: Image, in_place: bool) -> Layout:
         return min(plans, key=lambda layout: layout.peak)
     schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed, overlaps=False, working=WORKING)
     buffers = memory.buffers(graph, schedule, working=WORKING)
-    return Layout(graph, schedule, memory.packed(tuple(apart(graph, schedule, buffers))))
+    return PlannedSchedule(graph, schedule, memory.packed(tuple(apart(graph, schedule, buffers))))
 
 
 def apart(graph: Graph, schedule: Schedule, buffers: tuple[Buffer, ...]) -> Iterator[Buffer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from smidgen.link import Stream
-from smidgen.targets.linked_board import EmulatedStream
+from smidgen.targets.lines import EmulatedStream
 
 
 class Faulty:

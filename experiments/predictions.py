@@ -10,9 +10,8 @@ from itertools import combinations
 
 import numpy as np
 
-from smidgen.results.choosing import GAINS, HARMS, in_points
-from smidgen.results.drawing import COLOURS
-from smidgen.results.figures import Axis, Bars, Figure, Line, Panel, Rule
+from smidgen.results.choices import in_points
+from smidgen.results.figures import COLOURS, GAINS, HARMS, Axis, Bars, Figure, Line, Panel, Rule
 from smidgen.selection.contributions import Contributions
 from smidgen.training.scheme import Scheme
 

@@ -10,7 +10,7 @@ from smidgen import codegen
 from smidgen.ir import Graph
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.flash import PARTS
 from smidgen.targets.image import read_image
 from smidgen.training import Options
@@ -40,7 +40,7 @@ class ReplayCost:
 
 def replay_cost(network: Graph, scheme: str, board: str) -> ReplayCost:
     """Replay measured with 8-bit weights, ten classes and the image streamed."""
-    target = CortexM(BOARDS[board])
+    target = BoardTarget(BOARDS[board])
     options = Options(10, weight_bits=8)
     plain = compile(network, scheme, target, options=options, streamed_input=True)
     program = compile(network, scheme, target, options=options, streamed_input=True, replay=ROOM)

@@ -11,8 +11,8 @@ from smidgen.data.files import write_whole
 from smidgen.ir import Graph
 from smidgen.selection import Contributions, Found, search
 from smidgen.selection.refinement import Planner
+from smidgen.targets import find
 from smidgen.targets.boards import parse_size
-from smidgen.targets.finding import find
 from smidgen.training.scheme import Scheme, load_scheme
 
 BOARD = "cortex-m7"

@@ -10,14 +10,14 @@ import numpy as np
 from PIL import Image
 
 from smidgen.data import Data, Samples
-from smidgen.data.sample import CLASSES, NAME, tiles
+from smidgen.data.layouts.cifar import CLASSES, SAMPLE, tiles
 from smidgen.ir import Array
 
 
 def read_sheets(path: Path) -> Data:
     """To learn from and to test with."""
     with zipfile.ZipFile(path) as archive:
-        return Data(NAME, CLASSES, _part(archive, "train"), _part(archive, "test"))
+        return Data(SAMPLE, CLASSES, _part(archive, "train"), _part(archive, "test"))
 
 
 def _part(archive: zipfile.ZipFile, part: str) -> Samples:

@@ -16,7 +16,7 @@ from smidgen.data import Data, pixel_encoding
 from smidgen.data.samples import evenly
 from smidgen.ir import Graph, roles_of
 from smidgen.learning import Course
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 from smidgen.training import Options
 
 EXAMPLES = 8  # images that set the first exponents

@@ -15,8 +15,9 @@ from hypothesis import settings
 from smidgen.targets.host import Host
 from tests.support import tiers
 from tests.support.native import Kernels
+from tests.support.once import Once
 
-KEPT = 30 * 24 * 3600  # seconds that a built program stays in the cache
+KEPT = 7 * 24 * 3600  # seconds that a built program stays in the cache
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,6 +61,13 @@ def _cache_of_commands(cache: Path) -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", str(cache.parent))
         patch.setenv("ZIG_GLOBAL_CACHE_DIR", os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(zig)))  # its own libraries
         yield
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Once:
+    """Make what a session needs once, not once per worker."""
+    own = tmp_path_factory.getbasetemp()
+    return Once((own.parent if hasattr(request.config, "workerinput") else own) / "once")
 
 
 @pytest.fixture(scope="session")

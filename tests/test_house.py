@@ -23,7 +23,10 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "tests": ("experiments", "examples"),
 }
 # Where the library asks its surroundings: the cache folder of built programs lies where the user's others do.
-ASKS = {"targets/compiler.py": {"os.environ"}}
+ASKS = {"compiler.py": {"os.environ"}}
+
+# The folders of tests that are not named after a package of the library.
+OTHER_TESTS = {"support", "oracles", "docs", "tools", "experiments", "corpus", "ecosystems"}
 
 
 def sources() -> list[Path]:
@@ -39,6 +42,14 @@ def test_every_module_and_package_has_its_place_in_the_house() -> None:
     there = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.is_dir() or path.suffix == ".py"}
     assert there - {"__init__", "__main__", "__pycache__"} == {name for name in ORDER if "." not in name}
     assert {layer(path) for path in modules()} == set(ORDER)
+
+
+def test_folders_of_tests_mirror_the_library() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    folders = {path.name for path in (TOP / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders - OTHER_TESTS <= packages
+    loose = {path.name for path in (TOP / "tests").glob("*.py")} - {"__init__.py", "conftest.py"}
+    assert all(name.startswith("test_") for name in loose), "helpers belong into tests/support"
 
 
 def test_imports_only_point_up() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.data import examples, pixel_encoding
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.data.samples import DataError
 from smidgen.errors import InputError, SmidgenError
 from smidgen.inference import predict
@@ -26,18 +26,17 @@ from smidgen.learning import Course, learn
 from smidgen.learning.testing import measure
 from smidgen.quantization import METHODS, Method, QuantizationError, Recipe, quantize
 from smidgen.quantization.calibration import calibrate
-from smidgen.targets.device import Device
+from smidgen.targets.device import FEWEST, Device, share_out
 from smidgen.targets.host import Host
-from smidgen.targets.sharing import FEWEST, share_out
 from smidgen.threads import cores, in_order, threads_for
 from smidgen.training import Options
 from tests.cli.test_cli import fail
-from tests.support.floats import dequantized
-from tests.support.judged import in_a_folder_of_photographs, named_network, of_rows, rows, told
+from tests.support.float_graphs import dequantized
 from tests.support.loss_tasks import TASKS, Task
+from tests.support.output_networks import in_a_folder_of_photographs, labelled, named_network, of_rows, rows
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.streams import streaming_network
-from tests.support.toys import small_network
 
 SEVERAL = 3
 DATA = draw_shapes(4, FEWEST)
@@ -120,7 +119,7 @@ def test_a_model_is_judged_and_predicts_alike_on_one_core_and_on_several(target:
 
 def test_numbers_are_compared_alike_on_one_core_and_on_several() -> None:
     model, samples = of_rows(3), rows(4 * FEWEST)
-    data = told(samples, tuple(sample[:3] for sample in samples))
+    data = labelled(samples, tuple(sample[:3] for sample in samples))
     assert judge(model, data, threads=1) == judge(model, data, threads=SEVERAL)
 
 
@@ -128,7 +127,7 @@ def test_numbers_are_compared_alike_on_one_core_and_on_several() -> None:
 def test_a_sample_that_no_model_takes_ends_a_test_in_the_same_sentence(threads: int) -> None:
     samples = list(rows(4 * FEWEST))
     samples[70] = np.zeros(5, np.float32)
-    data = told(tuple(samples), tuple(np.zeros(3, np.float32) for _ in samples))
+    data = labelled(tuple(samples), tuple(np.zeros(3, np.float32) for _ in samples))
     with pytest.raises(DataError, match=r"^a sample is float32\[5\], the model's input int8\[1, 6\]"):
         judge(of_rows(3), data, threads=threads)
 

@@ -13,15 +13,19 @@ from pathlib import Path
 import pytest
 
 import smidgen
+from tests.support.once import Once
 
 TOP = Path(__file__).parents[1]
 VERSION = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["version"]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a copy of the sources, so that nothing that lies about gets into it."""
-    folder = tmp_path_factory.mktemp("wheel")
+def wheel(once: Once) -> Path:
+    return once("wheel", build_wheel)
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of a copy of the sources, so that no stray file gets into it."""
     shutil.copytree(TOP / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(TOP / name, folder)

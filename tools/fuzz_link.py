@@ -9,10 +9,10 @@ from random import Random
 
 from fuzz_bytes import raw
 from smidgen.codegen import link_files
+from smidgen.compiler import Cache, cache_folder, find_compiler
 from smidgen.link import Line, Timing
 from smidgen.link.frames import ANSWER, REQUEST, Answer, Command, Frames, Status, content_of, frame, read_answer
 from smidgen.link.keeping import load_there
-from smidgen.targets.compiler import Cache, cache_folder, find_compiler
 
 PIECE = 224  # bytes of data that a request has at most
 GUARD = 64  # bytes around the board's memory that stay as they are

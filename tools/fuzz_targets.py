@@ -16,10 +16,10 @@ from fuzz_bytes import Mutator, in_archive, json_text, npy, pickled, protobuf, r
 from fuzz_graphs import declared_tensors, graph_in_metadata, graph_text, run_in_metadata, tensor_file, tflite
 from fuzz_link import answers, framed, requests
 from smidgen.data import load_data, load_images
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.errors import SmidgenError
 from smidgen.frontends import import_model
-from smidgen.frontends.onnx.operators import OPERATOR_RULES
+from smidgen.frontends.onnx.read.operators import OPERATOR_RULES
 from smidgen.ir import Array, Graph
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning.checkpoint import read_checkpoint
@@ -79,8 +79,7 @@ def graph(path: Path) -> Graph:
 def exported(path: Path) -> object:
     """A .pt2 archive up to where PyTorch is asked to export its calls anew, which takes a hundred times as long."""
     from smidgen.frontends.torch.archive import read_archive  # here, because PyTorch takes seconds to import
-    from smidgen.frontends.torch.program import parse
-    from smidgen.frontends.torch.replay import examples
+    from smidgen.frontends.torch.program import examples, parse
 
     budget = Budget(MEMORY)
     program = parse(read_archive(path, budget))

@@ -21,7 +21,7 @@ import smidgen as sm
 from backbone import TorchNetwork, read_network
 from smidgen.data import Samples, centre, pixel_encoding
 from smidgen.frontends.native import write_smg
-from smidgen.frontends.torch.reading import from_torch
+from smidgen.frontends.torch.reader import from_torch
 from smidgen.ir import Graph, Node, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import top1

@@ -40,18 +40,18 @@ def slow(name: str, minutes: float, *folders: str) -> Group:
 
 # What breaks most often first; what only draws more of the same last.
 GROUPS = (
-    slow("boards", 5, "targets", "runtime", "codegen", "link", "test_golden.py"),
+    slow("boards", 5, "targets", "runtime", "codegen", "link"),
     slow("front ends", 3, "frontends", "quantization", "zoo", "data", "numerics"),
     slow(
         "learning", 4, "ir", "ops", "training", "memory", "learning", "simulation", "selection", "inference", "fitting"
     ),
     slow(
-        "documents and tools", 4, "docs", "experiments", "results", "cli", "tools", "test_house.py", "test_threads.py",
-        "test_wheel.py",
+        "documents and tools", 4, "docs", "experiments", "results", "cli", "tools",
+        *sorted(path.name for path in (ROOT / "tests").glob("test_*.py")),
     ),
     Group("busy machine", 1, (*PYTEST, "-m", "alone", "tests")),
     Group("all examples", 6, (*PYTEST, *TWO, "-m", "(hypothesis or sampled) and not slow", "tests")),
-    Group("fuzz", 4, ("make", "fuzz-ci")),
+    Group("fuzz", 3, ("make", "fuzz-ci")),
 )  # fmt: skip
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from smidgen.compiler import cache_folder
 from smidgen.ir import Array
-from smidgen.targets.compiler import cache_folder
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 from soaking import CLASSES, OPTIONS, SIDE, Fence, Powered, Soaked, State, differing, flip, images, step_request
 
 Step = tuple[Array, int, float]  # image, label, learning rate

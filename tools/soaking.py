@@ -19,8 +19,8 @@ from smidgen.memory import state_bytes
 from smidgen.ops.rules import Momentum
 from smidgen.pipeline import Program
 from smidgen.targets.board import EmulatedBoard
-from smidgen.targets.cortex_m import LIMIT, BoardDevice, CortexM
 from smidgen.targets.counter import Counter
+from smidgen.targets.firmware import LIMIT, BoardDevice, BoardTarget
 from smidgen.targets.host import Host
 from smidgen.targets.image import Image, read_image
 from smidgen.training import Options
@@ -82,7 +82,7 @@ def images(rng: np.random.Generator, count: int) -> Array:
 
 
 @dataclass(frozen=True)
-class SavingBoard(CortexM):
+class SavingBoard(BoardTarget):
     """A board whose program also saves and loads its state by `model_save` and `model_load`."""
 
     def server(self, graph: Graph, sources: Sources) -> str:
@@ -104,7 +104,7 @@ class Soaked:
 
     @cached_property
     def on_board(self) -> Program:
-        return self._compiled(CortexM(cache=self.cache))
+        return self._compiled(BoardTarget(cache=self.cache))
 
     @cached_property
     def initial(self) -> State:
@@ -116,7 +116,7 @@ class Soaked:
         program = self._compiled(target)
         return Firmware(program.graph, target, read_image(target.build(program.graph, program.sources)))
 
-    def _compiled(self, target: Host | CortexM) -> Program:
+    def _compiled(self, target: Host | BoardTarget) -> Program:
         return sm.compile(tiny_network(), "full", target, options=self.options)
 
     def step_in_numpy(self, state: State, image: Array, label: int, rate: float) -> tuple[float, State]:
@@ -134,7 +134,7 @@ class Firmware:
     """A program that saves and loads, and the board it is for."""
 
     graph: Graph
-    target: CortexM
+    target: BoardTarget
     image: Image
 
     def switch_on(self, rng: np.random.Generator) -> Powered:

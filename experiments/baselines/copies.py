@@ -20,10 +20,9 @@ from experiments.baselines.rules import RULES, by_reference
 from smidgen import ops
 from smidgen.errors import InputError
 from smidgen.ir import Graph, Node, Value
-from smidgen.ops.bias import units as bias_units
-from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ratio
-from smidgen.ops.weighted import Weighted, Windowed
+from smidgen.ops.state import units as bias_units
+from smidgen.ops.weighted import Weighted, Windowed, factors, multipliers
 
 SMALLEST_UNIT = 2.0**-30  # of a weight: a dead channel's, by which gradients are divided, stays a number
 

@@ -14,12 +14,11 @@ from experiments.baselines.attention import ATTENTION_RULES
 from experiments.baselines.recurrent import RECURRENT_RULES
 from smidgen import numerics, ops
 from smidgen.ir import Node, Op, Type
-from smidgen.ops.bias import units
-from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
 from smidgen.ops.functions import LEAST
 from smidgen.ops.resize import ONE
-from smidgen.ops.weighted import Windowed
+from smidgen.ops.state import units
+from smidgen.ops.weighted import Windowed, factors, multipliers
 from smidgen.ops.window import Window
 
 RULES: dict[type[Op], TorchRule] = {**ATTENTION_RULES, **RECURRENT_RULES}

@@ -16,7 +16,7 @@ from experiments.baselines.copies import Tail, between, head, units
 from experiments.baselines.optimizers import Optimizer, OptimizerName
 from smidgen.errors import InputError
 from smidgen.ir import Graph, Value
-from smidgen.training.heads import first_head
+from smidgen.training.weights import first_head
 
 Precision = Literal["fp32", "int8"]
 LIMIT = 127.0  # of a trained int8 weight

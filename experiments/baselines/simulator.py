@@ -11,8 +11,8 @@ from experiments.baselines.arithmetic import Arithmetic
 from experiments.baselines.rules import RULES, by_reference
 from smidgen.errors import GraphError, InputError
 from smidgen.ir import Array, Graph, Value
-from smidgen.ops.bias import units
 from smidgen.ops.losses import check_softmax
+from smidgen.ops.state import units
 from smidgen.ops.update import BiasStep, DenseStep, Step, WeightStep
 from smidgen.training import Training
 

@@ -17,7 +17,7 @@ from experiments.paper.runs import Build, Footprint, Outcome, Run
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.learning.run import saturation
 from smidgen.training import build_training, passes
 from smidgen.training.scheme import Scheme, analytic_memory
@@ -226,7 +226,7 @@ def footprint(graph: Graph, build: Build) -> Footprint:
 
 
 def _counted(graph: Graph, scheme: Scheme, options: sm.Options, planned: Footprint) -> Footprint:
-    from smidgen.results.profiling import profile
+    from smidgen.results.profile import profile
 
     result = profile(sm.compile(graph, scheme, "cortex-m7", options=options, streamed_input=planned.streamed))
     if not result.exact.equal:

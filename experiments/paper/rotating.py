@@ -13,7 +13,7 @@ from dataclasses import replace
 from experiments.paper.runs import Run
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, learned_graph
-from smidgen.ops.overlay import Overlay
+from smidgen.ops.state import Overlay
 from smidgen.pipeline import Program
 from smidgen.targets.device import held
 

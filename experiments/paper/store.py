@@ -18,10 +18,10 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from experiments.paper.runs import Build, Footprint, Outcome, Run
 from smidgen.errors import SmidgenError
-from smidgen.ir import fingerprint
+from smidgen.ir.text import FORMAT as ARITHMETIC
 
 FORMAT = 1
-HEADER = {"results": "paper", "format": FORMAT, "arithmetic": fingerprint.FORMAT}
+HEADER = {"results": "paper", "format": FORMAT, "arithmetic": ARITHMETIC}
 Record = TypeVar("Record", Run, Outcome, Build, Footprint)
 
 

@@ -3,7 +3,7 @@
 import smidgen as sm
 
 model = sm.load("mcunet-5fps")           # a network of the zoo, or a file that imports
-model = sm.quantize(sm.import_model("float.onnx"), images).graph      # or a float one of your own
+model = sm.quantize(sm.import_model("float.onnx"), images).graph      # or your own float model
 found = sm.search(model, contributions, budget="128KB", target="cortex-m7")   # what is worth training: found.scheme
 program = sm.compile(model, "99kb", target="host", options=sm.Options(classes=10))
 print(program.memory)

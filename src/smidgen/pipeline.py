@@ -10,13 +10,13 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
-from smidgen.memory import PeakParts, Plan, cutting, ordering, streaming
+from smidgen.memory import PeakParts, Plan, ordering, streaming
+from smidgen.memory.layout import Working
 from smidgen.memory.rows import Schedule
-from smidgen.memory.streaming import Layout
-from smidgen.memory.working import Working
+from smidgen.memory.streaming import PlannedSchedule
+from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, parse_size
 from smidgen.targets.device import Device, Target
-from smidgen.targets.finding import find
 from smidgen.training import Options, Training, build_training, passes
 from smidgen.training.scheme import Scheme, load_scheme
 
@@ -36,7 +36,7 @@ def compile(
 ) -> Program:
     """A model as C for a target: what infers, or with a scheme what learns.
 
-    `options` say how it learns; `images`, where given, set its first exponents; with `streamed_input` the
+    `options` set how it learns; `images`, where given, set its first exponents; with `streamed_input` the
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
     image is streamed or there is a budget; the bytes computed are the same. With `replay`, a size of flash, it can also
@@ -67,18 +67,22 @@ def compile(
     return Program(best.graph, where, best.schedule, best.plan, sources, training, kept)
 
 
-def plan(model: Graph, scheme: Scheme, target: Target, *, options: Options, streamed_input: bool = False) -> Layout:
-    """Where everything of a program that learns lies if memory is scarce: that of compile(), without its C."""
+def plan(
+    model: Graph, scheme: Scheme, target: Target, *, options: Options, streamed_input: bool = False
+) -> PlannedSchedule:
+    """Return the memory plan that compile() would make where memory is scarce, without the C."""
     step = passes.run(build_training(model, scheme, options, images=None).step)
     return _lay_out(step, True, streamed_input, target.working)
 
 
-def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working, replays: bool = False) -> Layout:
+def _lay_out(
+    graph: Graph, frugal: bool, streamed_input: bool, working: Working, replays: bool = False
+) -> PlannedSchedule:
     """The graph in its own order, or in another under which it takes less memory and can run as well."""
-    layouts: list[Layout] = []
+    layouts: list[PlannedSchedule] = []
     for one in ordering.candidates(graph, working=working):
         try:
-            where = cutting.cut(one, streamed_input) if replays else None
+            where = streaming.cut(one, streamed_input) if replays else None
             rows = frugal and streaming.stream_rows(one, streamed_input, working=working, where=where)
             layouts.append(rows or streaming.lay_out(one, Schedule(cut=where), working=working))
         except PlanError:  # an order that puts something before the first layer cannot stream the image
@@ -106,7 +110,7 @@ def _train(
     return replace(training, step=with_classes(training.step, names), forward=with_classes(training.forward, names))
 
 
-def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
+def _afford(graph: Graph, best: PlannedSchedule, budget: int, working: Working) -> None:
     """Raise PlanError where arena and state exceed the budget."""
     state, layout = memory.state_bytes(graph), best.plan
     needed = state + layout.peak
@@ -122,8 +126,8 @@ def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
     )
 
 
-def _replay(layout: Layout, flash: int) -> Replay:
-    """What flash keeps to replay; PlanError where that is nothing."""
+def _replay(layout: PlannedSchedule, flash: int) -> Replay:
+    """Return what flash keeps to replay; PlanError where that is nothing."""
     cut = layout.schedule.cut
     assert cut is not None
     size = codegen.kept_bytes(layout.graph, cut.bytes)
@@ -145,7 +149,7 @@ def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a program takes, in bytes: SRAM for the arena, flash for constants."""
+    """Memory of a program, in bytes: SRAM for the arena, flash for constants."""
 
     peak: int
     lower_bound: int
@@ -164,7 +168,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a program keeps in flash to learn from again: what its frozen front made of images."""
+    """Examples that a program keeps in flash to learn from again: what its frozen front made of images."""
 
     flash_bytes: int
     latent_bytes: int  # of one
@@ -192,7 +196,7 @@ class Program:
 
     @property
     def memory(self) -> Memory:
-        """What it takes of SRAM and of flash."""
+        """Return its bytes of SRAM and of flash."""
         plan, sources = self.plan, self.sources
         parts = memory.peak_parts(plan)
         return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, parts)
@@ -203,50 +207,16 @@ class Program:
 
     def files(self) -> dict[str, str]:
         """A project that builds by `make` or CMake, by path: this model, the kernels it uses, what its board needs."""
-        kernels = {path.name: path.read_text() for path in self.sources.runtime}
-        learns, link = self.sources.learns, codegen.link_header(self.graph, self.sources)
-        own = {**self.sources.files, **link, **self._ring()}
-        if link:
-            kernels |= codegen.link_files()
-        kernels["CMakeLists.txt"] = codegen.render("kernels.cmake")
-        fields = self._fields()
-        return codegen.listed(
-            {
-                **{f"model/{name}": text for name, text in own.items()},
-                **{f"smidgen/{name}": text for name, text in kernels.items()},
-                **(codegen.store_files() if learns else {}),
-                **self.target.project(self.graph, self.sources, fields),
-            }
-        )
+        fields = codegen.project_fields(self.graph, self.sources, self.plan.peak)
+        board = self.target.project(self.graph, self.sources, fields)
+        return codegen.project_files(self.graph, self.sources, board)
 
     def package(self, kind: str) -> dict[str, str | bytes]:
         """A package by path, as the tools of arduino, zephyr, platformio, esp-idf, cmsis-pack or cmake take it."""
         if kind not in list(codegen.Kind):
             raise InputError(f"there is no package of kind {kind!r}; known are {', '.join(codegen.Kind)}")
         core = BOARDS[self.target.name].core if self.target.name in BOARDS else None
-        fields = {**self._fields(), "sram": self.plan.peak}
-        made = codegen.package_files(codegen.Kind(kind), self.graph, self.sources, self._ring(), core, fields)
-        return codegen.listed(made)
-
-    def _ring(self) -> dict[str, str]:
-        """The header by which a program learns from what flash keeps; nothing where it keeps no examples."""
-        return codegen.ring_header(self.graph, self.sources.latent, self.sources.prefix)
-
-    def _fields(self) -> dict[str, object]:
-        """What a project's files say of a program, as fields of templates."""
-        learns = self.sources.learns
-        fields: dict[str, object] = {
-            "name": self.graph.name,
-            "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
-            "state_bytes": f"{self.sources.state_bytes:,}",
-            "replay_bytes": self.replay.flash_bytes if self.replay else 0,
-            **codegen.interface(self.graph, self.sources),
-        }  # fmt: skip
-        usage = codegen.render("train_usage.md" if learns else "usage.md", **fields).rstrip()
-        usage += codegen.store_usage(fields) if learns else ""
-        usage += codegen.replay_usage(self.graph, self.sources.prefix) if self.replay else ""
-        fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
-        return fields
+        return codegen.package_files(codegen.Kind(kind), self.graph, self.sources, self.plan.peak, core)
 
     def write(self, folder: str | Path, force: bool = False, *, export: str | None = None) -> None:
         """Write the project into a new or empty folder, whole or not at all; `force` replaces a project there.

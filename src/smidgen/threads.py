@@ -20,14 +20,14 @@ AHEAD = 3  # items in hand for each thread, so that none waits for the one that 
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def threads_for(items: int, fewest: int, most: int | None = None) -> int:
-    """How many threads share out so many items, each at least the `fewest`; at most one for each core, or `most`."""
+    """Return the number of threads for so many items, each with at least `fewest`; at most one per core, or `most`."""
     if most is not None and most < 1:
         raise InputError(f"{most} threads cannot do anything; give 1 or more")
     return max(1, min(cores() if most is None else most, items // fewest))

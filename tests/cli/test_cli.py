@@ -16,20 +16,20 @@ from typer.testing import CliRunner
 
 import smidgen as sm
 from smidgen import cli
-from smidgen.cli import demonstration as demo
+from smidgen.cli import start as demo
 from smidgen.data import Data
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 from smidgen.ir import Builder, QParams, Type, evaluate
 from smidgen.ops import Add, Requantize
 from smidgen.training.scheme import load_scheme, resolve
+from tests.support.float_graphs import dequantized
 from tests.support.float_models import runtime
-from tests.support.floats import dequantized
 from tests.support.graphs import random_inputs
 from tests.support.release_files import npy, npz_members, pickled, tiny_network, zipped
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ BAD_REQUESTS: tuple[tuple[dict[str, str], str], ...] = (
     ({"--resume": "cut.ckpt"}, "cut.ckpt is cut short or damaged"),
     ({"--resume": "out/small.ckpt", "--seed": "1"}, "out/small.ckpt belongs to another program"),
     ({"--resume": "out/small.ckpt", "--lr": "0.02"}, "a run with learning_rate 0.01, this one has 0.02"),
-    ({"-o": "."}, "small.smg would be overwritten by what is learned from it"),
+    ({"-o": "."}, "small.smg would be overwritten by the model learned from it"),
     ({"-o": "file"}, "file"),
 )
 
@@ -258,6 +258,7 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_the_demo_agrees_byte_for_byte_and_can_be_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = read_sample()
     small = Data(few.name, few.classes, demo.first_of_each_class(few.train, 2), demo.first_of_each_class(few.test, 1))

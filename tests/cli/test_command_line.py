@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 import smidgen as sm
 from smidgen import cli
-from smidgen.cli import learning
+from smidgen.cli import shared, train
 from smidgen.data.files import made_folder
 from smidgen.errors import InputError
 from smidgen.frontends.native import write_smg
 from smidgen.pipeline import Program
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 
 def smidgen(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -50,6 +50,20 @@ def test_a_shell_completes_verbs_and_options() -> None:
     assert completed("smidgen comp") == ["compile"]
     assert completed("smidgen compile --pre") == ["--prefix"]
     assert completed("smidgen train --sche") == ["--scheme", "--schedule"]
+
+
+def test_a_shell_completes_networks_targets_and_schemes() -> None:
+    assert completed("smidgen info mcu") == ["mcunet-5fps"]
+    assert completed("smidgen compile x --target cortex-m7") == ["cortex-m7"]
+    assert "99kb" in completed("smidgen train x --scheme 9")
+
+
+def test_the_help_is_in_groups_with_an_example() -> None:
+    shown = CliRunner().invoke(cli.app, ["--help"]).output
+    places = [shown.index(f"─ {group} ─") for group in ("Start", "Model", "Learn", "Board")]
+    assert places == sorted(places)
+    assert shown.index("demo") < shown.index("fit ") < shown.index("info")
+    assert "For example: smidgen fit" in shown
 
 
 def test_completion_can_be_installed_and_shown() -> None:
@@ -124,8 +138,8 @@ def test_a_verb_that_fails_late_leaves_no_folder(
 
     monkeypatch.chdir(tmp_path)
     write_smg(small_network(), Path("small.smg"))
-    monkeypatch.setattr(learning, "load_data", lambda *_: draw_shapes(5, 2))
-    monkeypatch.setattr(learning, "learn", late)
+    monkeypatch.setattr(shared, "load_data", lambda *_: draw_shapes(5, 2))
+    monkeypatch.setattr(train, "learn", late)
     assert fails(
         "train", "small.smg", "--scheme", "last:3", "--data", "photos", "--learning-rate", "0.01", "-o", "deep/out"
     )

@@ -17,12 +17,12 @@ from PIL import Image
 import smidgen as sm
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.link import Line, LinkError, Timing
-from smidgen.link.streams import SerialStream
-from smidgen.results.linking import curve
+from smidgen.link.frames import SerialStream
+from smidgen.results.summaries import curve
 from tests.cli.test_cli import fail, invoke
 from tests.support.shapes import SHAPES, draw_shapes
+from tests.support.small_network import small_network
 from tests.support.tools import needs
-from tests.support.toys import small_network
 
 PROGRAM = ("--model", "small.smg", "--scheme", "last:2", "--classes", str(len(SHAPES)))
 STEPS = ("--data", "shapes.npz", "--lr", "0.01")
@@ -122,7 +122,7 @@ WRONG_BOARD = {
     "no project": (("--project", "nothing"), "nothing is not a project that Smidgen wrote; write one with: smidgen"),
     "host": (("--project", "out"), "out is a project for this machine: `make` it and take exec:out/example; or write"),
     "broken": (("--project", "broken"), "broken cannot be built with a link: "),
-    "no script": (("--project", "emptied"), "emptied/board/board.ld does not say its board and that one's memory"),
+    "no script": (("--project", "emptied"), "emptied/board/board.ld does not name its board and memory"),
     "flash of another": (("--project", "board", "--flash", "shape.png"), "the flash of this program"),
     "flash too large": (("--project", "board", "--flash", "large"), "large"),
     "flash a folder": (("--project", "board", "--flash", "."), ". is a folder; a file is expected"),

@@ -19,7 +19,7 @@ from smidgen import cli
 from smidgen.cli.terminal import print_rich, printable, progress_console, spinner
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.release_files import tiny_network
 
 Fail = Callable[..., str]

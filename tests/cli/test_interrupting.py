@@ -19,7 +19,7 @@ from smidgen.cli import models
 from smidgen.frontends.native import write_smg
 from smidgen.selection.searching import Searcher
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 SECONDS = 120  # before a command that does nothing is given up
 
@@ -107,6 +107,7 @@ def test_training_that_is_stopped_before_it_learned_leaves_nothing(folder: Path)
         assert whole_files(folder / "deep" / "out") == {"small.ckpt"}
 
 
+@pytest.mark.slow
 def test_an_analysis_goes_on_by_the_command_it_says(folder: Path) -> None:
     words = ["analyze", "small.smg", "--data", "my photos", "--epochs", "4", "--workers", "1", "-o", "a.json"]
     journal = folder / "a.json.part"
@@ -127,7 +128,7 @@ def test_a_fit_goes_on_by_the_command_it_says(folder: Path) -> None:
     assert run(words).count("(reused)") >= 2
 
 
-def test_a_search_says_that_it_begins_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_says_that_it_starts_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -135,15 +136,17 @@ def test_a_search_says_that_it_begins_anew(folder: Path, monkeypatch: pytest.Mon
     words = ["search", "small.smg", "--budget", "64KB", "--estimate", "--classes", "4", "-o", "s.json"]
     result = CliRunner().invoke(cli.app, words)
     assert result.exit_code == 130
-    assert result.stderr == f"smidgen: interrupted; a search keeps nothing; begin anew with smidgen {' '.join(words)}\n"
+    assert (
+        result.stderr == f"smidgen: interrupted; a search keeps nothing; start again with smidgen {' '.join(words)}\n"
+    )
     assert not Path("s.json").exists()
 
 
-def test_any_other_command_ends_with_130_and_how_to_begin_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_command_ends_with_130_and_how_to_start_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(models, "load", stop)
+    monkeypatch.setattr(models, "load_model", stop)
     result = CliRunner().invoke(cli.app, ["info", "small.smg"])
-    said = "smidgen: interrupted; begin anew with smidgen info small.smg\n"
+    said = "smidgen: interrupted; start again with smidgen info small.smg\n"
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", said)

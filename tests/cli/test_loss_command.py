@@ -28,7 +28,7 @@ Make = Callable[[], Task]
 def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder, with programs built where the other tests build theirs."""
     monkeypatch.chdir(tmp_path)
-    for module in ("host", "cortex_m"):
+    for module in ("host", "firmware"):
         monkeypatch.setattr(f"smidgen.targets.{module}.cache_folder", lambda: cache)
     return tmp_path
 
@@ -136,7 +136,7 @@ def far() -> Task:
             ("--loss", "sigmoid"),
             r"sample 1 of data.npz: the target reaches from 1 to 2, a sigmoid from 0 to 1",
         ),
-        (cells, ("--crop", "0.5"), "crops and flips would move what is in them; leave --crop and --flip away"),
+        (cells, ("--crop", "0.5"), "which crops and flips would move; leave out --crop and --flip"),
         (position, ("--loss", "reconstruction"), "takes 768 numbers and its head gives 5"),
     ],
 )

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from smidgen.frontends.native import write_smg
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 # Python announces whatever opens a socket or asks for a name, also where C code of its own library does it.
 WATCH = """

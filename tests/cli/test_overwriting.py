@@ -20,9 +20,9 @@ from smidgen.frontends.native import write_smg
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 WRITING = ("--output", "--picture")
 
@@ -91,7 +91,7 @@ def test_what_is_there_is_refused_unless_force_is_given(folder: Path, command: s
     before = contents(folder)
     error = call(command)
     assert isinstance(error, InputError)
-    assert f"{written} is there already" in str(error)
+    assert f"{written} exists already" in str(error)
     assert "--force to " in str(error)
     assert contents(folder) == before
     assert call(f"{command} --force") is None

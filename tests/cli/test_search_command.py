@@ -18,7 +18,7 @@ from smidgen.selection.contributions import write_contributions
 from smidgen.training.scheme import Scheme, SchemeError
 from tests.cli.test_cli import fail, invoke
 from tests.support.contributions import measured
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_where_none_ship_a_rule_chooses_and_says_so(folder: Path) -> None:
     given = ("--classes", "4", "--budget", "16KB", "--target", "cortex-m7", "--output", "out")
     result = CliRunner().invoke(cli.app, ("compile", "small.smg", *given), catch_exceptions=False)
     said = " ".join(result.stderr.split())
-    assert "the layers of small are worth was not measured; a rule about their shapes chose" in said
+    assert "the contributions of the layers of small were not measured; a rule about their shapes chose" in said
     graph = small_network()
     found = sm.search(graph, sm.estimate(graph), "16KB", options=sm.Options(4), streamed_input=False)
     assert " ".join(str(found).split()) in said
@@ -174,7 +174,7 @@ def test_a_network_nobody_measured_is_told_to_be_analyzed(
     said = fail(capsys, monkeypatch, "profile", "small.smg", "--classes", "4")
     assert "give --scheme, or --budget to have one chosen" in said
     said = fail(capsys, monkeypatch, "train", "small.smg", "--data", "cifar10", "-o", "out")
-    assert "give --scheme, or --budget to have a scheme chosen" in said
+    assert "no scheme is given; give --scheme, or --budget to have one chosen" in said
 
 
 @pytest.mark.parametrize("bits", [None, 8, 10, 12])

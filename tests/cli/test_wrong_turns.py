@@ -14,13 +14,13 @@ from typer.testing import CliRunner, Result
 import smidgen as sm
 from smidgen import cli
 from smidgen.errors import InputError, SmidgenError
-from smidgen.fitting.stages import quantize_with
 from smidgen.frontends.native import write_smg
 from smidgen.ir.preprocessing import Preprocessing
-from tests.support.floats import dequantized
+from smidgen.quantization import quantize_with
+from tests.support.float_graphs import dequantized
 from tests.support.networks import inverted_residual
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 LEARN = "--scheme last:2 --lr 0.01 --epochs 2"
 
@@ -98,7 +98,7 @@ def test_a_run_goes_on_to_more_epochs_and_says_what_becomes_of_its_rates(folder:
     usual = "train small.smg --data photos --scheme last:2 --lr 0.01"
     for schedule, said in (
         ("cosine", "from here on the rates are those of a cosine over 4 epochs, not of one over 2"),
-        ("constant", "the rate stays what it is"),
+        ("constant", "the rate stays the same"),
     ):
         start = f"{usual} --schedule {schedule}"
         run(f"{start} --epochs 2 -o {schedule}")
@@ -106,7 +106,7 @@ def test_a_run_goes_on_to_more_epochs_and_says_what_becomes_of_its_rates(folder:
         assert f"{schedule}/small.ckpt is of a run of 2 epochs, which goes on to 4; {said}\n" in told
         assert "goes on to" not in run(f"{start} --epochs 4 -o {schedule} --resume {schedule}/small.ckpt").stderr
         fewer = refusal(f"{start} --epochs 3 -o {schedule} --resume {schedule}/small.ckpt")
-        assert "in epoch 4 of its run, which cannot end after 3; ask for 4 epochs or more, or begin anew" in fewer
+        assert "in epoch 4 of its run, which cannot end after 3; ask for 4 epochs or more, or start again" in fewer
     run(f"{usual} --schedule constant --epochs 4 -o once")
     for name in ("small.smg", "small.tflite", "small.ckpt"):
         assert (folder / "constant" / name).read_bytes() == (folder / "once" / name).read_bytes()

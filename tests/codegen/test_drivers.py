@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import Cache, find_compiler
 from smidgen.pipeline import compile
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import Cache, find_compiler
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import INSIDE
 from smidgen.targets.image import read_image
+from smidgen.targets.toolchain import start_files
 from smidgen.training import Options
 from tests.support.chip_flash import ChipBoard, Nvmc, Stm32f7
 from tests.support.native import SANITIZE
@@ -72,9 +73,9 @@ def test_a_program_goes_on_from_what_it_kept_in_a_chips_flash(chip: str, cache: 
 @pytest.mark.parametrize("chip", first(*CORES))
 def test_a_driver_that_writes_registers_keeps_what_was_learned_through_restarts(chip: str, cache: Path) -> None:
     name, controller, sectors = CORES[chip]
-    target = CortexM(BOARDS[name], cache=cache)
+    target = BoardTarget(BOARDS[name], cache=cache)
     paths = (*STORE.glob("*.[ch]"), STORE / "flash" / f"{chip}.c", SUPPORT / "chip_main.c")
-    files = {**target._board_files(), **{path.name: path.read_text() for path in paths}}
+    files = {**start_files(target.board), **{path.name: path.read_text() for path in paths}}
     own = [file for file in files if file.endswith(".c")]
     built = Cache(cache, toolchain.find("zig", target.board.core))
     link = (*WARNINGS, f"-DREGION={sectors}", "-I.", "-T", "board.ld", *toolchain.link_flags("zig", target.board.core))

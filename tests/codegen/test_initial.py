@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from smidgen import codegen, memory
-from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
+from smidgen.codegen.constants import Copied, Filled, Gathered, Widened, initial
 from smidgen.ir import Array, Graph, Value
 from smidgen.ops.rules import Momentum
 from smidgen.targets.host import Host

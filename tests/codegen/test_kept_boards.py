@@ -21,13 +21,11 @@ from smidgen.link.frames import Command
 from smidgen.pipeline import Program, compile
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, resize
-from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.counter import Counter
-from smidgen.targets.flash import BOARD_FLASH, EmulatedFlash, Torn
+from smidgen.targets.firmware import BoardTarget
+from smidgen.targets.flash import BOARD_FLASH, EmulatedFlash, Kept, Store, Torn
 from smidgen.targets.image import read_image
-from smidgen.targets.lines import emulated_line
-from smidgen.targets.linked_board import LinkedBoard
-from smidgen.targets.store import Kept, Store
+from smidgen.targets.lines import LinkedBoard, emulated_line
 from smidgen.training import Options
 from tests.codegen.test_project import succeed
 from tests.support.chip_flash import ChipBoard, Controller, Nvmc, Stm32f7
@@ -41,7 +39,7 @@ LIMIT = 200_000_000
 SAVED = b"\1\0\0\0"
 
 
-def learner(target: CortexM | str = "cortex-m7") -> Program:
+def learner(target: BoardTarget | str = "cortex-m7") -> Program:
     return compile(inverted_residual(3), "last:2", target, options=Options(CLASSES))
 
 
@@ -74,7 +72,7 @@ def test_a_written_project_that_keeps_what_it_learned_has_it_after_a_reset(
 ) -> None:
     need_compiler(compiler)
     program, firmware = learner(), made(project, "LINK=1", "KEEPS=1", f"COMPILER={compiler}")
-    stream = emulated_line("board", CortexM(cache=cache, limit=LIMIT), firmware)
+    stream = emulated_line("board", BoardTarget(cache=cache, limit=LIMIT), firmware)
     with LinkedDevice(program.graph, Line(stream)) as board:
         at_first = board.state()
         board.train(image_of(program), 1, RATE)
@@ -98,7 +96,7 @@ def test_make_builds_anew_where_it_is_to_build_otherwise_and_only_there(project:
 def test_a_link_without_a_driver_for_flash_keeps_nothing_and_says_so(project: Path, cache: Path) -> None:
     firmware = made(project, "LINK=1")
     assert not read_image(firmware).section(".kept").bytes
-    stream = emulated_line("board", CortexM(cache=cache, limit=LIMIT), firmware)
+    stream = emulated_line("board", BoardTarget(cache=cache, limit=LIMIT), firmware)
     with (
         LinkedDevice(learner().graph, Line(stream)) as board,
         pytest.raises(LinkError, match="save failed on the board, its function gave 1: it has nowhere to keep"),
@@ -152,7 +150,7 @@ def test_an_example_with_a_chips_own_driver_goes_on_from_what_it_kept(chip: str,
 
 @pytest.mark.parametrize("torn", first("some", "nothing", "everything"))
 def test_power_that_fails_during_a_save_leaves_the_old_or_the_new_state_on_the_board(torn: Torn, cache: Path) -> None:
-    target = CortexM(cache=cache)
+    target = BoardTarget(cache=cache)
     program = learner(target)
     firmware = target.linked(program.graph, program.sources)
     stream = emulated_line("board", target, firmware)
@@ -202,7 +200,7 @@ int main(void) {{
 
 @pytest.mark.parametrize(("second", "said"), [("0x0000f0f0", "was stopped"), ("0x00010000", "only an erase sets bits")])
 def test_flash_of_an_emulated_board_sets_no_bit_without_an_erase(second: str, said: str, cache: Path) -> None:
-    target = CortexM(cache=cache)
+    target = BoardTarget(cache=cache)
     program = learner(target)
     files = program.files()
     own = {Path(name).name: files[name] for name in ("board/flash.c", "smidgen/smidgen_store.h")}
@@ -237,7 +235,7 @@ REFUSED: dict[Callable[[EmulatedFlash, Path], None], tuple[int, str]] = {
 def test_flash_that_a_board_cannot_save_to_is_told_by_the_host_and_stays_as_it_is(
     spoiled: Callable[[EmulatedFlash, Path], None], cache: Path
 ) -> None:
-    target = CortexM(cache=cache)
+    target = BoardTarget(cache=cache)
     program, (code, words) = learner(target), REFUSED[spoiled]
     stream = emulated_line("board", target, target.linked(program.graph, program.sources))
     flash = stream.board.flash
@@ -257,7 +255,7 @@ def test_a_region_without_room_for_two_states_is_told_by_the_host(project: Path,
     small = shutil.copytree(project, tmp_path / "small")
     keep = small / "board" / "keep.h"
     keep.write_text(re.sub(r"KEPT_SECTORS = \d+", "KEPT_SECTORS = 1", keep.read_text()))
-    stream = emulated_line("board", CortexM(cache=cache), made(small, "LINK=1", "KEEPS=1"))
+    stream = emulated_line("board", BoardTarget(cache=cache), made(small, "LINK=1", "KEEPS=1"))
     with (
         LinkedDevice(learner().graph, Line(stream)) as board,
         pytest.raises(LinkError, match=r"save failed on the board, its function gave -5 .*no room for two states"),
@@ -273,7 +271,7 @@ def test_the_sectors_of_a_project_hold_two_states_and_two_may_wear_out(size: int
 
 
 def test_a_bare_program_has_nothing_of_the_store(cache: Path) -> None:
-    target = CortexM(cache=cache)
+    target = BoardTarget(cache=cache)
     program = learner(target)
     bare, kept = (read_image(make(program.graph, program.sources)) for make in (target.build, target.linked))
     assert not any(symbol.name.startswith("smg_store") for symbol in bare.symbols)
@@ -283,7 +281,7 @@ def test_a_bare_program_has_nothing_of_the_store(cache: Path) -> None:
 
 def test_a_board_with_no_room_to_keep_anything_is_told_what_that_takes(cache: Path) -> None:
     board = resize(BOARDS["cortex-m7"], flash="64KB")
-    target = CortexM(board, cache=cache)
+    target = BoardTarget(board, cache=cache)
     program = learner(target)
     said = r"bytes of flash, cortex-m7 has 65,536: code [\d,]+, constants [\d,]+, what is kept [\d,]+\. Take a smaller"
     with pytest.raises(TargetError, match=said):

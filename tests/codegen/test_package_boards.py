@@ -14,12 +14,13 @@ import pytest
 
 from smidgen.codegen import Kind
 from smidgen.link import Line, LinkedDevice
-from smidgen.link.streams import ProcessStream, Stream
+from smidgen.link.frames import ProcessStream, Stream
 from smidgen.pipeline import Program
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import emulated_line
+from smidgen.targets.toolchain import start_files
 from tests.codegen.test_packages import learned, learned_here, learner, ran
 from tests.support.tools import need
 
@@ -53,11 +54,11 @@ def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_byte
 ) -> None:
     """With a core of our own, whose serial line is the emulator's: Debian packages none of 32 bits."""
     need("arduino-builder", "arm-none-eabi-gcc")
-    target = CortexM(BOARDS[board], cache=cache)
+    target = BoardTarget(BOARDS[board], cache=cache)
     program = learner(target if own else None)
     program.write(tmp_path / "libraries" / "smidgen_net3", export=Kind.arduino)
     shutil.copytree(ECOSYSTEMS / "arduino" / "hardware", tmp_path / "hardware")
-    for name, text in target._board_files().items():
+    for name, text in start_files(target.board).items():
         (tmp_path / "hardware/smidgen/emulated/cores/emulated" / name).write_text(text)
     name, built = f"smidgen:emulated:{board.removeprefix('cortex-')}", tmp_path / "built"
     built.mkdir()
@@ -104,14 +105,14 @@ def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_
     """With a build system and a kernel of our own: a thread has the stack that the sample's settings give it."""
     need("cmake", "arm-none-eabi-gcc")
     package, board = tmp_path / "smidgen_net3", tmp_path / "board"
-    program = learner(CortexM(BOARDS["cortex-m7"], cache=cache))
+    program = learner(BoardTarget(BOARDS["cortex-m7"], cache=cache))
     program.write(package, export=Kind.zephyr)
     sample = package / "samples" / "train"
     settings = dict(line.split("=") for line in (sample / "prj.conf").read_text().splitlines() if "=" in line)
     stack = int(settings.get("CONFIG_MAIN_STACK_SIZE", DEFAULT_STACK))
-    target = CortexM(replace(BOARDS["cortex-m7"], stack=stack), cache=cache)
+    target = BoardTarget(replace(BOARDS["cortex-m7"], stack=stack), cache=cache)
     board.mkdir()
-    for name, text in target._board_files().items():
+    for name, text in start_files(target.board).items():
         (board / name).write_text(text)
     base = f"ZEPHYR_BASE={ECOSYSTEMS / 'zephyr'}"
     ran("cmake", "-E", "env", base, "cmake", "-B", "build", f"-DBOARD_DIR={board}", folder=sample)
@@ -123,7 +124,7 @@ def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_
 def test_the_files_that_a_pack_describes_are_a_program_that_learns_the_hosts_bytes(cache: Path, tmp_path: Path) -> None:
     """As an IDE builds them, for size and without a flag of ours; the line is what the example leaves to its user."""
     need("arm-none-eabi-gcc")
-    target, folder = CortexM(BOARDS["cortex-m7"], cache=cache), tmp_path / "pack"
+    target, folder = BoardTarget(BOARDS["cortex-m7"], cache=cache), tmp_path / "pack"
     program = learner(target)
     program.write(tmp_path / "written", export=Kind.cmsis_pack)
     (pack,) = (tmp_path / "written").glob("*.pack")
@@ -133,7 +134,7 @@ def test_the_files_that_a_pack_describes_are_a_program_that_learns_the_hosts_byt
     files = [(str(f.get("category")), str(f.get("name"))) for f in ElementTree.parse(described).iterfind(".//file")]
     includes = [f"-I{name}" for category, name in files if category == "include"]
     sources = [name for category, name in files if category in ("sourceC", "sourceAsm")]
-    for name, text in {**target._board_files(), "line.c": (ECOSYSTEMS / "cmsis/line.c").read_text()}.items():
+    for name, text in {**start_files(target.board), "line.c": (ECOSYSTEMS / "cmsis/line.c").read_text()}.items():
         (folder / name).write_text(text)
     core = toolchain.core_flags("gcc", target.board.core)
     link = ("-T", "board.ld", *toolchain.link_flags("gcc", target.board.core), "-o", "program.elf")

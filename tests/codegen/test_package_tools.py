@@ -13,8 +13,9 @@ import pytest
 
 from smidgen.codegen import Kind
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import emulated_line
+from smidgen.targets.toolchain import start_files
 from tests.codegen.test_package_boards import ECOSYSTEMS, differing
 from tests.codegen.test_packages import learner
 from tests.support.tools import need
@@ -67,7 +68,7 @@ def test_platformio_packs_a_library(tmp_path: Path) -> None:
     assert {"src/model.c", "examples/train/platformio.ini", "LICENSE"} <= {*names}
 
 
-def registry(folder: Path, target: CortexM) -> Path:
+def registry(folder: Path, target: BoardTarget) -> Path:
     """What PlatformIO would have from its registry: SCons, and a platform for an emulated board."""
     python, scons = Path(tool("pio")).parent / "python", folder / "packages" / "tool-scons"
     about = {"name": "tool-scons", "version": ran(python, "-c", WANTED, folder=folder.parent).strip()}
@@ -81,7 +82,7 @@ def registry(folder: Path, target: CortexM) -> Path:
     for path in (platform / "builder").iterdir():
         path.rename(path.with_suffix(".py"))
     shutil.copytree(ECOSYSTEMS / "arduino/hardware/smidgen/emulated/cores/emulated", platform / "core")
-    for name, text in target._board_files().items():
+    for name, text in start_files(target.board).items():
         (platform / "core" / name).write_text(text)
     return folder
 
@@ -92,7 +93,7 @@ def test_platformio_runs_an_example_whose_library_learns_the_hosts_bytes(cache: 
     need("arm-none-eabi-gcc")
     if not (Path(tool("pio")).parent / "scons").exists():
         pytest.skip("scons is not installed beside pio: rm -r build/tools && make package-tools")
-    target = CortexM(BOARDS["cortex-m7"], cache=cache)
+    target = BoardTarget(BOARDS["cortex-m7"], cache=cache)
     program = learner(target)
     program.write(tmp_path / "smidgen_net3", export=Kind.platformio)
     example = tmp_path / "smidgen_net3" / "examples" / "train"

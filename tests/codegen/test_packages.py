@@ -15,14 +15,13 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.link import connect
 from smidgen.pipeline import Program, compile
-from smidgen.targets import toolchain
-from smidgen.targets.cortex_m import BoardDevice, CortexM
+from smidgen.targets import find_board, toolchain
 from smidgen.targets.device import Device
-from smidgen.targets.finding import find_board
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import Options
+from tests.support.graph_texts import graph_of
 from tests.support.networks import CLASSES, inverted_residual
-from tests.support.texts import graph_of
 from tests.support.tiers import first
 from tests.support.tools import need_compiler
 
@@ -40,7 +39,7 @@ EXAMPLES = {
 }
 
 
-def learner(target: Host | CortexM | str | None = None) -> Program:
+def learner(target: Host | BoardTarget | str | None = None) -> Program:
     return compile(inverted_residual(3), "last:2", target or Host(frugal=True), options=OPTIONS)
 
 

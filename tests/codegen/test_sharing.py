@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smidgen as sm
-from smidgen.codegen.sharing import derive, shared_factors
+from smidgen.codegen.constants import derive, shared_factors
 from smidgen.ir import Array, Graph, QParams, Value, evaluate_step
 from smidgen.numerics import quantize_multiplier, stochastic
 from smidgen.ops.update import Step
+from smidgen.targets import find
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import Scheme

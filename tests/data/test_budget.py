@@ -19,9 +19,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from smidgen.cli.shared import MEMORY_TEXT, memory_bytes
+from smidgen.cli.options import MEMORY as MEMORY_TEXT
+from smidgen.cli.shared import memory_bytes
 from smidgen.data import DataError, load_data, load_images
-from smidgen.data.budget import MEMORY, Budget
+from smidgen.data.files import MEMORY, Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends import import_model
 from smidgen.frontends.native import write_smg

@@ -19,19 +19,19 @@ from typer.testing import CliRunner
 
 from smidgen import cli
 from smidgen.data import Data, DataError, load_data, load_images
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.data.layouts import LAYOUTS
-from smidgen.data.layouts.matlab import read_mat
+from smidgen.data.layouts.formats import read_mat
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Array
 from tests.support import layout_trees as trees
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.house import TOP
 from tests.support.layout_trees import STEP, Files, jpg, text, write
 from tests.support.mat_files import Value, mat_file, numbers
 from tests.support.release_files import zipped
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 Pairs = list[tuple[int, int]]  # which image, which label
 TEN = ("airplane", "automobile", "bird")
@@ -174,7 +174,7 @@ BAD: list[tuple[Callable[[], Files], str]] = [
     ),
     (lambda: instead(trees.cifar10_python, batches_meta=trees.old_pickle({})), "has no list 'label_names'"),
     (lambda: without(trees.cifar10_sheets, "data_batch_2.png"), r"holds no data_batch_2\.png"),
-    (lambda: instead(trees.cifar10_sheets, train_lables_json=b"[1, 2]"), "holds 2 labels for 5 images"),
+    (lambda: instead(trees.cifar10_sheets, train_lables_json=b"[1, 2]"), "holds 5 images and 2 labels"),
     (lambda: instead(trees.cifar10_sheets, test_lables_json=b"[1, 10]"), "a label of 10, there are classes 0 to 9"),
     (lambda: instead(trees.cifar10_sheets, test_lables_json=b"[1, 0"), r"test_lables\.json .*is not whole JSON"),
     (lambda: instead(trees.cifar10_sheets, test_batch_png=jpg(1)), "is 8 pixels wide, a row of 1024 is one image"),

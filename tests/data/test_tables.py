@@ -162,7 +162,7 @@ def line(place: int, text: str) -> list[str]:
         (lambda d: table(d, "1,2,3", "4,5,6"), "line 1 of .*t.csv holds numbers; name the columns"),
         (lambda d: table(d, "a,,b", "1,2,3"), "line 1 of .*t.csv gives column 2 no name"),
         (lambda d: table(d, "a,b,a", "1,2,3"), "line 1 of .*t.csv names two columns 'a'"),
-        (lambda d: table(d, "a,label,y", "1,2,3"), "names columns 'label' and 'y'; say by --label which"),
+        (lambda d: table(d, "a,label,y", "1,2,3"), "names columns 'label' and 'y'; choose one with --label"),
         (lambda d: table(d, "time,y", "1,2"), "names 2 columns, none of them a feature"),
         (lambda d: table(d, HEAD), "holds the names of 4 columns and no rows"),
         (lambda d: table(d, ""), "t.csv is empty; give a line with the names of its columns"),
@@ -191,7 +191,7 @@ def test_bad_tables_are_refused_in_one_sentence(tmp_path: Path, make: Callable[[
     ("label", "message"),
     [
         ("speed", "names no column 'speed'; --label takes some of timestamp, x, y2, activity"),
-        ("activity,x", "is told 'walk' where others are told numbers; one column of words tells a class"),
+        ("activity,x", "has the label 'walk' but others have numbers; give classes as words in one column"),
     ],
 )
 def test_columns_that_cannot_tell_are_refused(tmp_path: Path, label: str, message: str) -> None:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from smidgen.compiler import find_compiler
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
 from smidgen.training import Options
 from tests.support import doc_pages, doc_setups
+from tests.support.audio_signals import listener
 from tests.support.doc_commands import check_python_text, check_shell
 from tests.support.doc_pages import Block, Page
-from tests.support.hearing import listener
 from tests.support.house import TOP
 from tests.support.networks import CLASSES, inverted_residual
+from tests.support.tiers import first
 
 PAGES = {str(path.relative_to(TOP)): doc_pages.read(path) for path in doc_pages.paths()}
 ERRORS = ("implicit-function-declaration", "incompatible-pointer-types", "int-conversion", "return-type")
@@ -91,7 +92,7 @@ def tools(folder: Path) -> str:
 def run_page(page: Page, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a page's blocks in order in a new folder, with what its setups make."""
     (folder / "page").mkdir()
-    for name in page.setups:
+    for name in dict.fromkeys(page.setups):
         doc_setups.SETUPS[name](folder / "page")
     blocks = [(block.place, block.language, block.text) for block in page.runs]
     (folder / "blocks.json").write_text(json.dumps(blocks))
@@ -104,7 +105,7 @@ def run_page(page: Page, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # of PyTorch's older exporter
-@pytest.mark.parametrize("name", named("bash", "python"))
+@pytest.mark.parametrize("name", first("README.md", *(n for n in named("bash", "python") if n != "README.md")))
 def test_the_commands_of_a_page_work(name: str, tmp_path: Path) -> None:
     done = run_page(PAGES[name], tmp_path)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]

@@ -16,6 +16,7 @@ import smidgen as sm
 from experiments import mapped
 from tests.support import c_api, doc_pages
 from tests.support.house import ORDER, TOP
+from tests.support.once import Once
 
 FETCHED = {
     "src",
@@ -46,10 +47,12 @@ def fetched(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site."""
+def site(once: Once) -> Path:
+    return once("site", build_site)
+
+
+def build_site(folder: Path) -> Path:
     pytest.importorskip("mkdocs", reason="the site is not built without: pip install 'smidgen[docs]'")
-    folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=TOP, env=env, capture_output=True, text=True, check=False)

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from smidgen.compiler import find_compiler
 from smidgen.frontends.native import write_smg
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
 from smidgen.training import Options
 from tests.cli.test_cli import invoke
 from tests.support.house import TOP
 from tests.support.networks import CLASSES, inverted_residual
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 DEVICE, FLASH = ((TOP / "docs" / name).read_text() for name in ("device.md", "internals/flash.md"))
 PORT = "/dev/ttyACM0"

@@ -15,8 +15,9 @@ from smidgen.frontends.native import write_smg
 from smidgen.frontends.tflite import write_tflite
 from tests.support import layout_trees as trees
 from tests.support.house import TOP
+from tests.support.small_network import small_network
 from tests.support.streams import streaming_network
-from tests.support.toys import small_network
+from tests.support.tiers import first
 
 ACCURACY = ("exports", "flowers", "gradients", "pixels", "quantization", "ratios", "step", "zoo")
 ON_BACKBONES = ("flowers", "gradients", "ratios", "step")
@@ -39,7 +40,7 @@ def run(clone: Path, name: str, *arguments: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=clone, env=environment)
 
 
-@pytest.mark.parametrize("name", ACCURACY)
+@pytest.mark.parametrize("name", first(*ACCURACY))
 def test_every_benchmark_of_accuracy_takes_data_and_models(clone: Path, name: str) -> None:
     told = run(clone, name, "--help")
     assert told.returncode == 0, told.stderr[-400:]
@@ -58,6 +59,7 @@ def test_a_published_layout_is_learned_with_nothing_beside_the_checkout(clone: P
     assert "SKIPPED" not in done.stderr
 
 
+@pytest.mark.slow
 def test_without_data_the_sample_is_measured_and_that_is_said(clone: Path) -> None:
     options = ("--model", "small.smg", "--scheme", "last:1", "--images", "2")
     done = run(clone, "ratios", *options, "--json")
@@ -66,6 +68,7 @@ def test_without_data_the_sample_is_measured_and_that_is_said(clone: Path) -> No
     assert json.loads(done.stdout)["images"] == 2
 
 
+@pytest.mark.slow
 def test_without_released_weights_those_of_the_zoo_are_measured_and_that_is_said(clone: Path) -> None:
     done = run(clone, "flowers", "--data", "flowers", "--scheme", "head", "--epochs", "1", "--learner", "8", "--json")
     assert done.returncode == 0, done.stderr[-400:]
@@ -73,6 +76,7 @@ def test_without_released_weights_those_of_the_zoo_are_measured_and_that_is_said
     assert json.loads(done.stdout)["network"] == "mcunet-5fps"
 
 
+@pytest.mark.slow
 def test_a_folder_of_models_is_tried_whatever_is_in_it(clone: Path) -> None:
     folder = clone / "models"
     folder.mkdir()
@@ -93,7 +97,7 @@ def test_a_folder_of_models_is_tried_whatever_is_in_it(clone: Path) -> None:
     assert "is not a folder" in run(clone, "wild", "absent").stderr
 
 
-@pytest.mark.parametrize("name", ["flowers", "zoo"])
+@pytest.mark.parametrize("name", first("flowers", "zoo"))
 def test_data_that_cannot_be_read_ends_a_benchmark_in_one_sentence(clone: Path, name: str) -> None:
     done = run(clone, name, "--data", "absent")
     assert done.returncode == 1
@@ -101,6 +105,7 @@ def test_data_that_cannot_be_read_ends_a_benchmark_in_one_sentence(clone: Path, 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_layers_of_a_model_are_measured_on_a_board(clone: Path) -> None:
     (clone / "stream.tflite").write_bytes(write_tflite(streaming_network()))
     done = run(clone, "odd_shapes", "stream.tflite", "--json")

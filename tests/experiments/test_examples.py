@@ -32,6 +32,7 @@ def run_example(name: str, *options: str) -> Outcome:
     return Outcome.from_json(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAINS)
 def test_an_example_learns_with_the_bytes_of_the_board_and_prints_what_its_page_shows(
     name: str, tmp_path: Path

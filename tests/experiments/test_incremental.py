@@ -25,7 +25,7 @@ from smidgen.targets.host import Host
 from smidgen.training import Options
 from tests.support.house import TOP
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 RESULTS = TOP / "benchmarks" / "results"
 STREAM = Stream("shapes", 8, 0, 6, 2, 20.0, scheme="last:3")

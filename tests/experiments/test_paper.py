@@ -25,7 +25,7 @@ from experiments.paper.store import ResultsError, Store
 from experiments.paper.tables import NAMES, Settings, tables
 from smidgen.data import DataError
 from smidgen.errors import InputError, SmidgenError
-from tests.support.pretended import RUN, Pretended, accuracy, outcome
+from tests.support.fake_fleets import RUN, Pretended, accuracy, outcome
 from tests.support.shapes import draw_shapes
 from tests.support.tiers import examples
 

@@ -32,6 +32,7 @@ def run(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=clone, env=environment)
 
 
+@pytest.mark.slow
 def test_a_table_is_measured_once_and_then_shown(clone: Path) -> None:
     first = run(clone, "head", *TINY, *OWN, "--json")
     assert first.returncode == 0, first.stderr[-400:]
@@ -46,6 +47,7 @@ def test_a_table_is_measured_once_and_then_shown(clone: Path) -> None:
     assert (clone / "r.jsonl").read_bytes() == kept
 
 
+@pytest.mark.slow
 def test_results_of_another_file_are_taken_over_and_the_page_is_written(clone: Path) -> None:
     taken = run(clone, "--take", str(TOP / "benchmarks" / "results" / "paper.jsonl"), "--page", "--results", "t.jsonl")
     assert taken.returncode == 0, taken.stderr[-400:]

@@ -16,7 +16,7 @@ from experiments.paper.fleets import work_off
 from experiments.paper.runs import Build, Footprint, Outcome, Run
 from experiments.paper.store import HEADER, ResultsError, Store
 from experiments.paper.tables import Settings, tables
-from tests.support.pretended import RUN, Pretended, outcome
+from tests.support.fake_fleets import RUN, Pretended, outcome
 from tests.support.tiers import examples
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32).map(float)

@@ -20,8 +20,8 @@ from experiments.predictions import (
 )
 from smidgen.training.scheme import resolve
 from tests.support.contributions import measured
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 gains = st.floats(-1, 1).map(lambda gain: round(gain, 4))
 

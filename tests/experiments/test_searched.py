@@ -44,10 +44,10 @@ from smidgen.selection.estimates import estimate
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, SchemeError
 from tests.support.contributions import measured
+from tests.support.fake_fleets import RUN, Pretended, outcome
 from tests.support.house import TOP
-from tests.support.pretended import RUN, Pretended, outcome
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 NETWORK = "mcunet-5fps"
 ESTIMATED = Searched(NETWORK, "49kb-12bit", "rule", "22 21:1", 12)
@@ -205,6 +205,7 @@ def run(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=clone, env=environment)
 
 
+@pytest.mark.slow
 def test_the_table_is_measured_once_and_then_shown(clone: Path) -> None:
     tiny = ("--sets", "mine", "--device", "cpu", "--limit", "2", "--epochs", "1", "--rates", "1", "--seeds", "1")
     first = run(clone, "estimates", *tiny, "--workers", "1", "--only", "runs", "--json")
@@ -220,6 +221,7 @@ def test_the_table_is_measured_once_and_then_shown(clone: Path) -> None:
     assert "# Searched schemes, measured" in (clone / "docs" / "results" / "schemes.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_plan_knows_what_the_papers_tables_have_measured(clone: Path) -> None:
     every = set(needed(tables(("schemes",), Settings(), read_searched(clone / "schemes"), {})))
     known = Store(TOP / "benchmarks" / "results" / "paper.jsonl").runs.keys() & every
@@ -253,6 +255,7 @@ def test_a_footprint_is_planned_of_a_spelled_scheme() -> None:
     assert found == footprint(graph, Build(NETWORK, "49kb", 12))
 
 
+@pytest.mark.slow
 def test_a_scheme_searched_for_published_sram_takes_no_more_and_is_kept_under_its_name(tmp_path: Path) -> None:
     graph = sm.load(NETWORK)
     published = sm.compile(graph, "49kb", "cortex-m7", options=sm.Options(10, weight_bits=8), streamed_input=True)

@@ -20,8 +20,8 @@ from smidgen import cli
 from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
-from smidgen.fitting.fitting import usual_epochs
 from smidgen.fitting.ledger import Ledger
+from smidgen.fitting.pipeline import usual_epochs
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
@@ -30,12 +30,13 @@ from smidgen.quantization import QuantizationError
 from smidgen.selection import analysis, search
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.estimates import estimate
-from smidgen.targets.finding import find_board
+from smidgen.targets import find_board
 from smidgen.training.scheme import Scheme
 from tests.support.contributions import measured
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
+from tests.support.tiers import first
 
 DATA = draw_shapes(12, 6)
 STAGES = ("model", "contributions", "scheme", "board", "rate", "learned", "project", "report")
@@ -131,7 +132,7 @@ def test_what_depends_on_a_change_is_made_again_and_nothing_else(
     assert replace(found, stages=(), folder="") == replace(fresh, stages=(), folder="")
 
 
-@pytest.mark.parametrize("stage", ["contributions", "scheme", "rate", "learned", "board"])
+@pytest.mark.parametrize("stage", first("learned", "contributions", "scheme", "rate", "board"))
 def test_an_interrupted_fit_goes_on_and_ends_as_if_it_had_never_stopped(
     fitted: tuple[Path, Fitted], tmp_path: Path, stage: str
 ) -> None:
@@ -152,7 +153,7 @@ def test_an_interrupted_fit_goes_on_and_ends_as_if_it_had_never_stopped(
         assert (folder / name).read_bytes() == (fitted[0] / name).read_bytes()
 
 
-@pytest.mark.parametrize("stage", ["scheme", "learned", "project"])
+@pytest.mark.parametrize("stage", first("learned", "scheme", "project"))
 def test_power_that_fails_before_a_stage_is_on_record_costs_that_stage_alone(
     fitted: tuple[Path, Fitted], tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,7 +231,7 @@ def test_a_float_model_is_quantized_on_the_way(tmp_path: Path) -> None:
 
 
 def test_a_float_model_whose_pixels_nothing_tells_is_asked_about(tmp_path: Path) -> None:
-    with pytest.raises(QuantizationError, match="tell smidgen quantize which one by --pixels"):
+    with pytest.raises(QuantizationError, match="give smidgen quantize --pixels"):
         toy_fit(tmp_path / "out", dequantized(small_network()), draw_shapes(12, 2), epochs=1)
 
 

@@ -16,9 +16,11 @@ from smidgen import ops
 from smidgen.frontends import import_model
 from smidgen.ir import Graph
 from tests.support.float_models import close, run, runtime
+from tests.support.tiers import first
 
 torch.set_num_threads(1)  # pytest's workers share the cores
-names = pytest.mark.parametrize("name", ARCHITECTURES)
+QUICK = ("mobilenet-v3-small", "resnet8", "ds-cnn")
+names = pytest.mark.parametrize("name", first(*QUICK, *(n for n in ARCHITECTURES if n not in QUICK), quick=len(QUICK)))
 
 
 def counts(graph: Graph) -> Counter[str]:
@@ -58,6 +60,7 @@ def test_modules_compute_what_pytorch_does(name: str) -> None:
     assert counts(graph)["Reshape"] <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_the_newer_exporter_of_pytorch_gives_the_same_graph(tmp_path: Path) -> None:
     module, x = draw("mobilenet-v3-small")

@@ -20,9 +20,9 @@ from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.ops.loss import Loss
-from smidgen.ops.pick import PickGrad
+from smidgen.ops.resize import PickGrad
 from smidgen.quantization import quantize
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from tests.frontends.test_architectures import export
 from tests.frontends.test_moving import int8, integers, read_file
@@ -30,6 +30,7 @@ from tests.frontends.test_onnx import agrees, model, quick
 from tests.support.float_models import close, run
 from tests.support.litert import run_litert
 from tests.support.loss_tasks import Label, compare
+from tests.support.tiers import first
 
 written = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # of the older exporter
 pairs = st.tuples(st.integers(1, 4), st.integers(1, 4))
@@ -170,15 +171,15 @@ def steps(count: int, loss: str) -> list[tuple[Array, Label]]:
     return [(x, rng.integers(0, 3, SIZE).astype(np.uint8) if loss == "cells" else None) for x in images]
 
 
-@pytest.mark.parametrize("target", ["host", "board"])
-@pytest.mark.parametrize("source", ["torch", "onnx"])
+@pytest.mark.parametrize("target", first("host", "board"))
+@pytest.mark.parametrize("source", first("torch", "onnx"))
 @pytest.mark.parametrize("name", LEARNERS)
 @written
 def test_networks_learn_through_all_that_enlarges_them_the_same_bytes_as_numpy(
     name: str, source: str, target: str, host: Host, cache: Path, tmp_path: Path
 ) -> None:
     _, loss, scheme = LEARNERS[name]
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     graph = quantized(name, source, tmp_path)
     program = smidgen.compile(graph, scheme, where, options=smidgen.Options(loss=loss))
     used = {type(node.op) for node in program.graph.nodes}
@@ -187,7 +188,7 @@ def test_networks_learn_through_all_that_enlarges_them_the_same_bytes_as_numpy(
         compare(program, device, steps(10, loss), 0.02)
 
 
-@pytest.mark.parametrize("source", ["torch", "onnx"])
+@pytest.mark.parametrize("source", first("torch", "onnx"))
 @pytest.mark.parametrize("name", ["unet", "autoencoder"])
 @written
 def test_in_int8_they_stay_near_their_float_selves(name: str, source: str, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import smidgen as sm
 from smidgen import numerics
-from smidgen.cli.demonstration import first_of_each_class
+from smidgen.cli.start import first_of_each_class
 from smidgen.data import Data, centre, pixel_encoding
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends import export_model
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.ir.rewriting import prune
@@ -41,6 +41,7 @@ def choices(run: Callable[[Array], Array], images: tuple[Array, ...]) -> list[in
     return [int(run(image).argmax()) for image in images]
 
 
+@pytest.mark.slow
 def test_litert_chooses_the_same_for_every_photograph(learned: Learned, tmp_path: Path) -> None:
     graph, images, ours = learned
     export_model(graph, tmp_path / "learned.tflite")
@@ -85,6 +86,7 @@ def rounded_once(x: Array, multiplier: Array | int, shift: Array | int) -> Array
     return once
 
 
+@pytest.mark.slow
 def test_rounding_once_is_what_sets_the_plain_form_apart(
     learned: Learned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,7 +141,7 @@ def test_the_released_pickle_equals_its_repacked_form() -> None:
         ('"y_zero": -128', '"y_zero": 3.5', "whole number"),
         ('"sy"', '"s"', "has no entry 'sy'"),
         ('"classifier"', '"head"', "has no entry 'classifier'"),
-        ("{", "[", "not JSON"),
+        ("{", "[", "description cannot be read"),
     ],
 )
 def test_a_release_that_contradicts_itself_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:

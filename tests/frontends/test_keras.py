@@ -21,9 +21,8 @@ import pytest
 import smidgen as sm
 from smidgen.errors import ImportModelError
 from smidgen.frontends import import_model
-from smidgen.frontends.keras.activations import ACTIVATIONS
-from smidgen.frontends.keras.hdf5 import Group, read_hdf5
-from smidgen.frontends.keras.layers import LAYERS, ONLY_TRAINING
+from smidgen.frontends.keras.hdf5 import Hdf5Group, read_hdf5
+from smidgen.frontends.keras.layers import ACTIVATIONS, LAYERS, ONLY_TRAINING
 from smidgen.ir import Array, evaluate
 from smidgen.ops import Dense
 from tests.support.release_files import SHARED
@@ -33,7 +32,7 @@ MAP, LINE, ROW = (6, 7, 4), (9, 4), (5,)
 
 
 def import_keras() -> ModuleType:
-    """Keras over PyTorch; what it says of itself while it is imported is its own affair."""
+    """Import Keras over PyTorch, without the warnings it prints meanwhile."""
     os.environ.setdefault("KERAS_BACKEND", "torch")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -227,42 +226,42 @@ def archive(**changed: bytes) -> bytes:
 
 def config(change: Callable[[dict[str, Any]], None]) -> bytes:
     with zipfile.ZipFile(CORPUS / "nested.keras") as seed:
-        said = json.loads(seed.read("config.json"))
-    change(said)
-    return archive(config_json=json.dumps(said).encode())
+        model = json.loads(seed.read("config.json"))
+    change(model)
+    return archive(config_json=json.dumps(model).encode())
 
 
-def layer_of(said: dict[str, Any], kind: str) -> dict[str, Any]:
-    return next(one for one in said["config"]["layers"] if one["class_name"] == kind)
+def layer_of(model: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(one for one in model["config"]["layers"] if one["class_name"] == kind)
 
 
-def renamed(said: dict[str, Any]) -> None:
-    layer_of(said, "ReLU")["class_name"] = "Lambda"
-    layer_of(said, "Add")["class_name"] = "MultiHeadAttention"
+def renamed(model: dict[str, Any]) -> None:
+    layer_of(model, "ReLU")["class_name"] = "Lambda"
+    layer_of(model, "Add")["class_name"] = "MultiHeadAttention"
 
 
-def opened(said: dict[str, Any]) -> None:
-    layer_of(said, "InputLayer")["config"]["batch_shape"] = [None, None, 8, 3]
+def opened(model: dict[str, Any]) -> None:
+    layer_of(model, "InputLayer")["config"]["batch_shape"] = [None, None, 8, 3]
 
 
-def crossed(said: dict[str, Any]) -> None:
-    layer_of(said, "BatchNormalization")["inbound_nodes"][0]["args"][0]["config"]["keras_history"][0] = "add"
+def crossed(model: dict[str, Any]) -> None:
+    layer_of(model, "BatchNormalization")["inbound_nodes"][0]["args"][0]["config"]["keras_history"][0] = "add"
 
 
-def first(said: dict[str, Any]) -> None:
-    layer_of(said, "Conv2D")["config"]["data_format"] = "channels_first"
+def first(model: dict[str, Any]) -> None:
+    layer_of(model, "Conv2D")["config"]["data_format"] = "channels_first"
 
 
-def wider(said: dict[str, Any]) -> None:
-    layer_of(said, "Dense")["config"]["units"] = 7
+def wider(model: dict[str, Any]) -> None:
+    layer_of(model, "Dense")["config"]["units"] = 7
 
 
-def lacking(said: dict[str, Any]) -> None:
-    layer_of(said, "Dense")["config"]["name"] = "another"
+def lacking(model: dict[str, Any]) -> None:
+    layer_of(model, "Dense")["config"]["name"] = "another"
 
 
-def cubic(said: dict[str, Any]) -> None:
-    layer_of(said, "Dense")["config"]["activation"] = "cubic"
+def cubic(model: dict[str, Any]) -> None:
+    layer_of(model, "Dense")["config"]["activation"] = "cubic"
 
 
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
@@ -313,7 +312,7 @@ def test_our_reading_of_hdf5_is_that_of_its_library() -> None:
             assert last in group.members, name
             if list(theirs[name].attrs.get("weight_names", [])):
                 held = group.members[last]
-                assert isinstance(held, Group)
+                assert isinstance(held, Hdf5Group)
                 assert list(held.attributes["weight_names"]) == list(theirs[name].attrs["weight_names"])
 
 

@@ -1,4 +1,4 @@
-"""Views of memory: whatever a layout says of its elements, numpy says too."""
+"""Views of memory: a layout and numpy agree on every element."""
 
 from __future__ import annotations
 

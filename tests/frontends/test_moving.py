@@ -23,7 +23,7 @@ from smidgen.frontends.tflite import read_tflite
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Graph, evaluate
-from smidgen.ops.pick import Repeated, nearest
+from smidgen.ops.resize import Repeated, nearest
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
 from tests.frontends.test_onnx import agrees, model, quick, read
@@ -153,9 +153,9 @@ BAD: dict[str, tuple[TfliteModel, str]] = {
 @pytest.mark.parametrize("what", BAD)
 def test_parts_that_are_not_there_are_refused_in_a_sentence(what: str, tmp_path: Path) -> None:
     made, sentence = BAD[what]
-    with pytest.raises(ImportModelError, match=sentence) as said:
+    with pytest.raises(ImportModelError, match=sentence) as caught:
         read_file(made, tmp_path)
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(caught.value)
 
 
 @given(st.integers(1, 30), st.integers(1, 60), st.booleans(), st.booleans())

@@ -71,9 +71,9 @@ def test_weights_are_not_what_is_converted(tmp_path: Path, monkeypatch: pytest.M
 def test_an_old_file_that_cannot_be_converted_is_refused_in_a_sentence(tmp_path: Path) -> None:
     data = model([helper.make_node("NoSuchThing", ["x"], ["y"])], (1, 4), {}, opset=8)
     (path := tmp_path / "old.onnx").write_bytes(data)
-    with pytest.raises(ImportModelError, match="it uses opset 8, which ONNX's converter cannot bring to 13: ") as said:
+    with pytest.raises(ImportModelError, match="it uses opset 8, which ONNX's converter cannot bring to 13: ") as e:
         read_onnx(path)
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(e.value)
 
 
 def open_file(folder: Path) -> Path:
@@ -125,7 +125,7 @@ def test_the_command_line_takes_sizes(
     invoke("import", path, "-o", str(tmp_path / "fixed.smg"), "--shape", "x=1,3,4,6")
     assert import_model(tmp_path / "fixed.smg").inputs[0].type.size == 72
     assert "--shape x=1,a is not an input's name" in fail(capsys, monkeypatch, "info", path, "--shape", "x=1,a")
-    said = fail(capsys, monkeypatch, "info", str(tmp_path / "fixed.smg"), "--shape", "x=1,3,4,6")
-    assert "only .onnx files leave sizes open" in said
+    message = fail(capsys, monkeypatch, "info", str(tmp_path / "fixed.smg"), "--shape", "x=1,3,4,6")
+    assert "only .onnx files leave sizes open" in message
     with pytest.raises(InputError, match="has fixed sizes"):
         load("mbv2-w0.35", shapes={"x": (1,)})

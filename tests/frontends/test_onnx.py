@@ -225,7 +225,7 @@ def test_an_exported_backbone_is_the_same_in_onnx_runtime_and_plainly_nearly_the
     for image in map(np.ascontiguousarray, images):
         ours, (same,), (near,) = evaluate(graph, image)[0], runtime(data, image), runtime(plain, image)
         np.testing.assert_array_equal(same, ours)
-        assert ours[0, near.argmax()] >= ours.max() - 1
+        assert ours[0, near.argmax()] >= ours.max() - 2
         assert np.mean(np.abs(ours.astype(int) - near)) < 2
 
 

@@ -1,4 +1,4 @@
-"""ONNX files that cannot be read: each is refused in one sentence that says what, where and the way out."""
+"""ONNX files that cannot be read: each is refused in one sentence with what, where and the way out."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "unwritten": (one("Add", "nowhere"), "'nowhere' is read before anything writes it"),
     "huge": (changed(relu(), hostile), "constant 'huge', .* would take .* bytes of memory, the limit"),
     "short": (changed(relu(), short), "constant 'short' does not hold its 20 bytes"),
-    "missing weights": (changed(relu(), elsewhere("weights.bin")), "'weights.bin', which is not beside the model"),
+    "missing weights": (changed(relu(), elsewhere("weights.bin")), "'weights.bin', which is not next to the model"),
     "weights outside": (changed(relu(), elsewhere("../../secret")), "outside the model's folder"),
     "foreign": (changed(relu(), lambda p: setattr(p.graph.node[0], "domain", "com.microsoft")), "com.microsoft"),
     "no output": (changed(relu(), lambda p: p.graph.ClearField("output")), "it computes nothing"),

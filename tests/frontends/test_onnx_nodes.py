@@ -1,6 +1,6 @@
 """ONNX's own tests of its operators: each of a claimed operator passes, or is refused in a sentence that is on record.
 
-`python tests/frontends/test_onnx_nodes.py` writes the record anew.
+`python tests/frontends/test_onnx_nodes.py` writes the record again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from onnx import numpy_helper
 
 from smidgen.errors import SmidgenError
 from smidgen.frontends.onnx import read_onnx
-from smidgen.frontends.onnx.converting import OLDEST
-from smidgen.frontends.onnx.operators import OPERATOR_RULES
+from smidgen.frontends.onnx.read.decode import OLDEST
+from smidgen.frontends.onnx.read.operators import OPERATOR_RULES
 from smidgen.ir import Array
 from tests.support.float_models import channels_last, run
 
 RECORD = Path(__file__).parents[1] / "support" / "onnx_refused.txt"
-SEVERAL = "LayerNormalization"  # whose tests ask for the mean and the deviation besides
+SEVERAL = "LayerNormalization"  # whose tests also ask for the mean and the deviation
 
 
 def load() -> dict[str, Any]:
@@ -50,9 +50,9 @@ def cases() -> dict[str, Any]:
 
 
 def attempts(case: Any) -> Iterator[tuple[bytes, list[Array]]]:
-    """The model as it is, then with every input but the first a constant: weights come as inputs in these tests.
+    """Yield the model unchanged, then with every input but the first a constant: weights are inputs in these tests.
 
-    At last with its first output alone: what others give besides, a mean or a past, is for training and for decoders.
+    Last, with its first output alone: the others, a mean or a past, are for training and for decoders.
     """
     inputs = list(case.data_sets[0][0])
     yield case.model.SerializeToString(), inputs

@@ -27,7 +27,7 @@ from smidgen.ir import Array, Graph, evaluate, evaluate_all
 from smidgen.ops import Conv2D, Gru, GruGrad, Lstm, LstmGrad
 from smidgen.quantization import Quantized, quantize
 from smidgen.simulation import Simulation
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import build_training
 from tests.frontends.test_onnx import model as onnx_model
@@ -37,6 +37,7 @@ from tests.support.float_models import close, run, runtime
 from tests.support.loss_tasks import compare
 from tests.support.networks import CLASSES
 from tests.support.release_files import SHARED
+from tests.support.tiers import first
 
 STEPS, INPUTS, CELLS = 12, 6, 10
 KINDS = (nn.LSTM, nn.GRU)
@@ -119,15 +120,15 @@ class Odd(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("way", "said"),
+    ("way", "sentence"),
     [
         ("projection", "leave out proj_size"),
         ("start", "begins with a state that is computed or not zero"),
         ("cell", "only the first 2 results of it are supported"),
     ],
 )
-def test_modules_that_ask_more_of_an_lstm_are_refused(way: str, said: str) -> None:
-    with pytest.raises(ImportModelError, match=said):
+def test_modules_that_ask_more_of_an_lstm_are_refused(way: str, sentence: str) -> None:
+    with pytest.raises(ImportModelError, match=sentence):
         sm.from_torch(Odd(way).eval(), example("steps-first"))
 
 
@@ -168,7 +169,7 @@ def test_a_batch_in_front_is_what_onnx_says_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "attributes", "outs", "said"),
+    ("code", "attributes", "outs", "sentence"),
     [
         ("LSTM", {"clip": 3.0}, ["y"], "clip = 3.0 is not supported"),
         ("LSTM", {"input_forget": 1}, ["y"], "input_forget = 1 is not supported"),
@@ -179,10 +180,10 @@ def test_a_batch_in_front_is_what_onnx_says_it_is(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_onnx_files_that_ask_more_are_refused(
-    tmp_path: Path, code: str, attributes: dict[str, Any], outs: list[str], said: str
+    tmp_path: Path, code: str, attributes: dict[str, Any], outs: list[str], sentence: str
 ) -> None:
     node, held = node_of(code, outs, np.random.default_rng(0), **attributes)
-    with pytest.raises(ImportModelError, match=said):
+    with pytest.raises(ImportModelError, match=sentence):
         read(onnx_model([node], (STEPS, 1, INPUTS), held), tmp_path)
 
 
@@ -218,7 +219,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("listeners")
 
 
-@pytest.mark.parametrize("source", ["torch", "onnx", "gru"])
+@pytest.mark.parametrize("source", first("torch", "onnx", "gru"))
 def test_recurrent_networks_in_int8_stay_near_their_float_selves(source: str, folder: Path) -> None:
     report = quantized(source, folder).report
     assert report.output is not None
@@ -239,12 +240,12 @@ def test_cells_that_grow_and_biases_that_count_keep_their_room_in_int8(kind: typ
     assert made.report.output > 25
 
 
-@pytest.mark.parametrize("target", ["host", "board"])
-@pytest.mark.parametrize("source", ["torch", "onnx", "gru"])
+@pytest.mark.parametrize("target", first("host", "board"))
+@pytest.mark.parametrize("source", first("torch", "onnx", "gru"))
 def test_dense_layers_behind_a_recurrent_one_learn_the_same_bytes_as_numpy(
     source: str, target: str, host: Host, cache: Path, folder: Path
 ) -> None:
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     model = quantized(source, folder).graph
     program = sm.compile(model, "last:1", where, options=sm.Options(CLASSES))
     assert any(isinstance(node.op, Gru if source == "gru" else Lstm) for node in program.graph.nodes)
@@ -291,7 +292,7 @@ def early_samples(graph: Graph, count: int) -> list[tuple[Array, int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("layers", first(1, 2))
 def test_gradients_through_time_are_pytorch_s_but_for_the_rounding_of_slopes(
     kind: type[nn.LSTM] | type[nn.GRU], layers: int
 ) -> None:
@@ -308,13 +309,13 @@ def test_gradients_through_time_are_pytorch_s_but_for_the_rounding_of_slopes(
             assert np.linalg.norm(ours - far) < 0.05 * np.linalg.norm(far), value.name
 
 
-@pytest.mark.parametrize("target", ["host", "board"])
-@pytest.mark.parametrize(("kind", "layers"), [(nn.LSTM, 1), (nn.LSTM, 2), (nn.GRU, 1)])
+@pytest.mark.parametrize("target", first("host", "board"))
+@pytest.mark.parametrize(("kind", "layers"), first((nn.LSTM, 1), (nn.LSTM, 2), (nn.GRU, 1)))
 def test_a_convolution_before_recurrent_layers_learns_through_time_the_same_bytes_as_numpy(
     kind: type[nn.LSTM] | type[nn.GRU], layers: int, target: str, host: Host, cache: Path
 ) -> None:
     graph = quantized_early(kind.__name__, layers)
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     program = sm.compile(graph, "last:2", where, options=sm.Options(CLASSES))
     assert sum(isinstance(node.op, LstmGrad | GruGrad) for node in program.graph.nodes) == layers
     early = [v.name for v in program.graph.state if v.name.startswith("convolution")]
@@ -331,7 +332,7 @@ def test_a_fleet_learns_through_time_what_numpy_learns(kind: type[nn.LSTM] | typ
     check_lockstep(graph, [sm.compile(graph, scheme, options=sm.Options(CLASSES)).graph for scheme in schemes])
 
 
-def test_what_lies_before_a_gru_that_resets_first_cannot_learn_and_is_told_so() -> None:
+def test_layers_before_a_gru_that_resets_first_are_refused_for_training() -> None:
     made = quantized_early("GRU", 1)
     nodes = (replace(n, op=replace(n.op, reset_after=False)) if isinstance(n.op, Gru) else n for n in made.nodes)
     graph = replace(made, nodes=tuple(nodes))
@@ -349,12 +350,12 @@ def test_exported_to_onnx_recurrent_layers_are_within_a_few_steps(source: str, f
     assert np.abs(ours.astype(int) - theirs.astype(int)).max() <= 6
 
 
-@pytest.mark.parametrize("target", ["host", "board"])
+@pytest.mark.parametrize("target", first("host", "board"))
 def test_the_head_of_a_wild_lstm_learns_the_same_bytes_as_numpy(target: str, host: Host, cache: Path) -> None:
     path = SHARED / "models" / "wild" / "tflm-mnist-lstm-int8.tflite"
     if not path.exists():
         pytest.skip(f"models from the wild are not beside the checkout: no {path.name}")
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     program = sm.compile(sm.import_model(path), "head", where, options=sm.Options(10))
     rng = np.random.default_rng(1)
     steps = [(rng.integers(-128, 128, (1, 28, 28)).astype(np.int8), int(i)) for i in range(10)]

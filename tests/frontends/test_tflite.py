@@ -17,7 +17,7 @@ from PIL import Image
 from smidgen import ops
 from smidgen.errors import ExportError
 from smidgen.frontends.tflite import read_tflite, write_tflite
-from smidgen.frontends.tflite.writer import LOWERINGS
+from smidgen.frontends.tflite.write.operators import LOWERINGS
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value, evaluate
 from smidgen.ir.text import print_graph
 from tests.support.graphs import OWN_FUNCTIONS

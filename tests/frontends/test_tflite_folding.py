@@ -141,7 +141,7 @@ def test_8_bit_weights_between_floats_are_read_as_the_numbers_they_stand_for(kin
 
 
 @pytest.mark.parametrize(
-    ("operator", "said"),
+    ("operator", "sentence"),
     [
         (TfliteOperator("STRIDED_SLICE", (1, 2), (8,)), "it computes a constant from"),
         (TfliteOperator("FLOOR_DIV", (2, 2), (8,)), "it divides by 0"),
@@ -151,9 +151,9 @@ def test_8_bit_weights_between_floats_are_read_as_the_numbers_they_stand_for(kin
         (TfliteOperator("CAST", (2,), (8,), TfliteOptions(out_data_type=TENSOR_TYPES["string"])), "a cast to string"),
     ],
 )
-def test_constants_that_make_no_sense_are_refused_in_a_sentence(operator: TfliteOperator, said: str) -> None:
+def test_constants_that_make_no_sense_are_refused_in_a_sentence(operator: TfliteOperator, sentence: str) -> None:
     model = reshaped_by_its_own_shape()
     tensors = list(model.tensors)
     tensors[1], tensors[3] = whole("shape", 1, 4, 6, 2), whole("end", 77)
-    with pytest.raises(ImportModelError, match=said):
+    with pytest.raises(ImportModelError, match=sentence):
         read_back(encode(replace(model, tensors=tuple(tensors), operators=(operator, *model.operators[3:]))))

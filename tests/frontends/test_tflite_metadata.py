@@ -1,4 +1,4 @@
-"""What a TFLite model's metadata says of its pixels is read, and metadata that says nothing sound is no error."""
+"""The preprocessing in a TFLite model's metadata is read, and unsound metadata is ignored."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import smidgen as sm
 from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.ir.preprocessing import Preprocessing
-from tests.support.floats import FloatNet, dequantized
+from tests.support.float_graphs import FloatNet, dequantized
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 # Numbers of the fields in TensorFlow's metadata_schema.fbs, counted from 0, and how many each table has.
 MODEL, SUBGRAPH, TENSOR, UNIT, OPTIONS = (8, 3), (7, 2), (7, 4), (2, 1), (2, 0)
@@ -73,7 +73,7 @@ MEAN, STD = (123.5, 116.25, 103.5), (58.5, 57.25, 57.5)
 
 
 def normalized_tflite() -> bytes:
-    """A small float model that says how its pixels are normalized."""
+    """A small float model whose metadata normalizes its pixels."""
     n = FloatNet(0)
     return with_metadata(write_tflite(n.g.graph(n.conv(n.x, 2))), metadata(MEAN, STD))
 

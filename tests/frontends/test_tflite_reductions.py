@@ -104,12 +104,14 @@ def test_a_mean_over_rows_after_channels_as_tinyengine_exports_it_takes_no_copy_
     assert [type(node.op).__name__ for node in graph.nodes] == ["Transpose", "Reshape", "Mean", "Reshape"]
 
 
-@pytest.mark.parametrize(("axes", "said"), [((4,), "reduces dimensions"), ((), "reduces no dimension")])
-def test_axes_that_are_not_there_are_refused(axes: tuple[int, ...], said: str) -> None:
+@pytest.mark.parametrize(
+    ("axes", "sentence"), [((4,), "axis 4 does not fit 4 dimensions"), ((), "reduces no dimension")]
+)
+def test_axes_that_are_not_there_are_refused(axes: tuple[int, ...], sentence: str) -> None:
     tensors = (
         TfliteTensor("x", (1, 3, 3, 2), "float32"),
         TfliteTensor("axes", (len(axes),), "int32", data=np.array(axes, "<i4").tobytes()),
         TfliteTensor("y", (1, 3, 3, 2), "float32"),
     )
-    with pytest.raises(ImportModelError, match=said):
+    with pytest.raises(ImportModelError, match=sentence):
         read_back(encode(TfliteModel(tensors, (TfliteOperator("MEAN", (0, 1), (2,)),), (0,), (2,))))

@@ -169,7 +169,7 @@ def test_an_archive_gives_what_its_module_gives(benign: Members, tmp_path: Path)
 
 
 def lists_damage(benign: Members) -> Iterator[tuple[str, Members, str]]:
-    """Damaged archives and what is said of each; "" where they are read as if they were whole."""
+    """Damaged archives and the error of each; "" for those that are read as if whole."""
     names = list(entries(benign, WEIGHTS))
     meta = ("config", names[0], "tensor_meta")
 
@@ -203,7 +203,7 @@ def lists_damage(benign: Members) -> Iterator[tuple[str, Members, str]]:
     yield "deep", {**benign, MODEL: b"[" * 100_000}, "cannot be read"
     yield "long number", {**benign, MODEL: b'{"a": ' + b"9" * 100_000 + b"}"}, "cannot be read"
     yield "constant NaN", {**benign, MODEL: b'{"a": NaN}'}, "has no entry 'graph_module'"
-    yield "list", {**benign, WEIGHTS: b"[]"}, "is not a mapping"
+    yield "list", {**benign, WEIGHTS: b"[]"}, "should be a mapping"
     yield "no text", {**benign, MODEL: b"\xff\xfe{}"}, "cannot be read"
     nodes = ("graph_module", "graph", "nodes", 0)
     yield "no function", changed(benign, MODEL, ((*nodes, "target"), "torch.ops.aten.nothing.default")), "it calls"

@@ -146,8 +146,8 @@ def test_damaged_archives_are_refused_in_one_sentence(archive: Path) -> None:
         assert "\n" not in str(caught.value), what
 
 
-def test_without_pytorch_the_way_out_is_told(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "smidgen.frontends.torch.reading", raising=False)
+def test_without_pytorch_the_error_names_the_way_out(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "smidgen.frontends.torch.reader", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportModelError, match=r"model\.pt2 needs PyTorch .* install smidgen\[torch\], or export"):
         import_model(archive)

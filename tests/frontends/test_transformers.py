@@ -19,11 +19,12 @@ from smidgen.ops.matmul import MatMulGrad
 from smidgen.ops.normalize import NormalizeGrad
 from smidgen.ops.softmax import SoftmaxGrad
 from smidgen.quantization import quantize
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from tests.frontends.test_architectures import export
 from tests.support.float_models import close, run, runtime
 from tests.support.loss_tasks import Label, compare
+from tests.support.tiers import first
 from tests.support.transformer_models import SpokenWords, TinyViT
 
 torch.set_num_threads(1)  # pytest's workers share the cores
@@ -70,7 +71,7 @@ def test_modules_compute_what_pytorch_does(kind: str) -> None:
 
 @kinds
 @written
-@pytest.mark.parametrize("exporter", ["older", "newer"])
+@pytest.mark.parametrize("exporter", first("older", "newer"))
 def test_onnx_files_compute_what_onnx_runtime_does(kind: str, exporter: str, tmp_path: Path) -> None:
     module, x = drawn(kind)
     path = tmp_path / "model.onnx"
@@ -93,7 +94,7 @@ def quantized(kind: str, source: str, folder: Path) -> smidgen.Quantized:
 
 @kinds
 @written
-@pytest.mark.parametrize("source", ["torch", "onnx"])
+@pytest.mark.parametrize("source", first("torch", "onnx"))
 def test_in_int8_they_agree_with_their_float_selves(
     kind: str, source: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -112,13 +113,13 @@ def steps(graph: Graph, classes: int) -> list[tuple[Array, Label]]:
 
 @kinds
 @written
-@pytest.mark.parametrize("source", ["torch", "onnx"])
-@pytest.mark.parametrize("target", ["host", "board"])
+@pytest.mark.parametrize("source", first("torch", "onnx"))
+@pytest.mark.parametrize("target", first("host", "board"))
 def test_they_learn_through_attention_the_same_bytes_as_numpy(
     kind: str, source: str, target: str, host: Host, cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     graph = quantized(kind, source, tmp_path_factory.getbasetemp()).graph
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     options = smidgen.Options(KINDS[kind].classes)
     program = smidgen.compile(graph, f"last:{KINDS[kind].last}", where, options=options)
     assert {MatMulGrad, NormalizeGrad, SoftmaxGrad} <= {type(node.op) for node in program.graph.nodes}

@@ -163,11 +163,11 @@ def test_parts_of_a_concatenation_in_other_scales_are_requantized_and_that_is_no
 
 
 def test_averages_of_an_even_number_of_bytes_are_noted() -> None:
-    for size, said in (((2, 2), True), ((3, 3), False)):
+    for size, noted in (((2, 2), True), ((3, 3), False)):
         g = Builder("pooled")
         x = g.input("x", Type((1, 6, 6, 2), "int8", Q))
         graph = read_back(legacy(g.graph(g.emit(ops.AvgPool(size, size), x))))
-        assert any("halves in 1 average pools" in note for note in graph.notes) == said
+        assert any("halves in 1 average pools" in note for note in graph.notes) == noted
 
 
 def test_import_says_what_became_of_the_weights(tmp_path: Path) -> None:

@@ -25,12 +25,12 @@ from smidgen.learning import Course, learn
 from smidgen.learning.testing import measure
 from smidgen.ops import Assign
 from smidgen.pipeline import compile
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.selection.analysis import analyze
 from smidgen.selection.rates import choose_rate
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.device import restart
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
 from tests.support.litert import LiteRT
@@ -89,7 +89,7 @@ def test_what_a_run_gives_depends_on_the_runs_before() -> None:
 
 
 def test_a_board_carries_variables_and_learns_as_numpy_does(cache: Path) -> None:
-    board = CortexM(BOARDS["cortex-m7"], cache=cache)
+    board = BoardTarget(BOARDS["cortex-m7"], cache=cache)
     for scheme in (None, "head", "last:2"):
         options = Options(CLASSES) if scheme else None
         assert profile(compile(streaming_network(), scheme, board, options=options), steps=RUNS).exact.equal
@@ -170,9 +170,9 @@ def test_a_learned_model_is_a_streaming_network_that_begins_anew(host: Host) -> 
     scores = [outputs[0] for outputs in in_numpy(graph, inputs)]
     right = sum(int(s.argmax()) == label for s, label in zip(scores, data.test.labels, strict=True))
     assert right / len(data.test) == learned.accuracy
-    said = predict(graph, list(data.test.images), target="reference")
-    assert [one.classes[0].index for one in said.predictions] == [int(s.argmax()) for s in scores]
-    assert said.predictions == predict(graph, list(data.test.images), target=host).predictions
+    predicted = predict(graph, list(data.test.images), target="reference")
+    assert [one.classes[0].index for one in predicted.predictions] == [int(s.argmax()) for s in scores]
+    assert predicted.predictions == predict(graph, list(data.test.images), target=host).predictions
 
 
 def test_what_shows_samples_in_any_order_is_refused(host: Host) -> None:
@@ -196,7 +196,7 @@ def test_variables_are_replaced_by_predictions_and_nothing_else_is(host: Host) -
         verify(moved)
 
 
-# What files may say of variables.
+# Declarations of variables in files.
 
 
 def delayed() -> TfliteModel:

@@ -13,6 +13,7 @@ from smidgen.ops import Pad
 from smidgen.pipeline import compile
 from tests.cli.test_cli import invoke
 from tests.support.release_files import SHARED
+from tests.support.tiers import first
 
 
 def wild(name: str) -> str:
@@ -43,7 +44,7 @@ REQUANTIZED = "coral-mobilenet_v1_0.25_128_quant.tflite"  # its weights reach be
 WIDENED = "mlperf-kws-float.tflite"  # LiteRT rounds its activations to int8 on the way
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", first(*READ))
 def test_models_from_the_wild_compute_what_litert_computes(name: str) -> None:
     found = try_one(Path(wild(name)), None)
     assert (found.refused, found.computes) == ("", READ[name])
@@ -66,6 +67,6 @@ def test_padding_before_strided_convolutions_takes_no_memory_of_a_detector() -> 
 def test_an_autoencoder_of_dense_layers_is_profiled_without_asking_for_its_input_whole(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    monkeypatch.setattr("smidgen.targets.firmware.cache_folder", lambda: cache)
     printed = json.loads(invoke("profile", wild("mlperf-ad01-int8.tflite"), "--steps", "1", "--json"))
     assert (printed["streamed_input"], printed["exact"]["equal"]) == (False, True)

@@ -13,28 +13,27 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.data import Data, Samples, centre, pixel_encoding
-from smidgen.data.classes import match_classes, renumbered
+from smidgen.data.samples import match_classes, renumbered
 from smidgen.errors import SmidgenError
 from smidgen.frontends import export_model
 from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, ReconstructionTested
-from smidgen.inference.tested import count_confusion, judge_classes
-from smidgen.inference.testing import area_under_curve
+from smidgen.inference.evaluation import area_under_curve, count_confusion, judge_classes
 from smidgen.ir import Graph, evaluate
-from smidgen.results.testing import draw_tested
+from smidgen.results.report.learned import draw_tested
 from tests.cli.test_cli import fail, invoke
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.house import TOP
-from tests.support.judged import (
+from tests.support.litert import LiteRT
+from tests.support.output_networks import (
     in_a_folder_of_photographs,
+    labelled,
     named_network,
     of_cells,
     of_rows,
     rows,
     scores,
     shapes,
-    told,
 )
-from tests.support.litert import LiteRT
 from tests.support.release_files import SHARED
 from tests.support.shapes import SHAPES
 
@@ -50,6 +49,7 @@ def judged_classes(model: Graph, data: Data, **how: object) -> ClassesTested:
     return found
 
 
+@pytest.mark.slow
 def test_the_person_detector_is_as_good_as_litert_says() -> None:
     file, images = SHARED / "models/mlperf-tiny/vww_96_int8.tflite", SHARED / "data/vww.zip"
     if not file.exists() or not images.exists():
@@ -145,7 +145,7 @@ def test_maps_are_tested_cell_by_cell_where_their_class_is_known() -> None:
     model, rng = replace(of_cells(), classes=("ground", "face", "hand")), np.random.default_rng(2)
     images = tuple(rng.integers(0, 256, (5, 16, 16, 3), np.uint8))
     maps = rng.integers(0, 4, (5, 4, 4), np.uint8)  # 3 is no class of the model
-    found = sm.test(model, told(images, tuple(maps)))
+    found = sm.test(model, labelled(images, tuple(maps)))
     assert isinstance(found, CellsTested)
     said = np.stack([evaluate(model, centre(image, pixel_encoding(model)))[0][0].argmax(-1) for image in images])
     known = maps < 3
@@ -183,7 +183,7 @@ def test_vectors_of_yes_and_no_are_tested_output_by_output() -> None:
     samples, rng = rows(30), np.random.default_rng(8)
     wanted = rng.integers(0, 2, (30, 3)).astype(np.float32)
     for model, limit in ((of_rows(3), 0.0), (of_rows(3, ending="sigmoid"), 0.5)):
-        found = sm.test(model, told(samples, tuple(wanted)))
+        found = sm.test(model, labelled(samples, tuple(wanted)))
         assert isinstance(found, LabelsTested)
         got = np.stack([sm.predict(model, one, numbers=True).predictions[0].numbers for one in samples])
         said, truth = got > limit, wanted > 0
@@ -276,8 +276,8 @@ def test_a_page_shows_the_most_hostile_names_as_text() -> None:
     assert "<script>alert(1)" not in page
     assert "&lt;b&gt;" in page
     others = [
-        sm.test(of_rows(6), told(rows(3))),
-        sm.test(of_cells(2), told((np.zeros((16, 16, 3), np.uint8),) * 2, (np.zeros((4, 4), np.uint8),) * 2)),
+        sm.test(of_rows(6), labelled(rows(3))),
+        sm.test(of_cells(2), labelled((np.zeros((16, 16, 3), np.uint8),) * 2, (np.zeros((4, 4), np.uint8),) * 2)),
     ]
     assert isinstance(others[0], ReconstructionTested)
     assert all("</html>" in draw_tested(one) for one in others)
@@ -291,13 +291,13 @@ def test_a_page_shows_the_most_hostile_names_as_text() -> None:
         (("predict", "net.smg", "net.smg"), "net.smg is nothing that can be shown to a model"),
         (("predict", "net.smg", "empty"), "empty holds nothing that can be shown"),
         (("predict", "net.smg", "bad.png"), "bad.png cannot be read as an image"),
-        (("predict", "net.smg", "bad.zip"), "bad.zip is not complete"),
+        (("predict", "net.smg", "bad.zip"), "bad.zip is not a complete archive"),
         (("predict", "net.smg", "photos", "--top", "0"), "the 0 likeliest classes"),
         (("predict", "net.smg", "photos", "--target", "moon"), "there is no target 'moon'"),
         (("test", "net.smg", "--data", "photos", "--images", "0"), "cannot be tested on 0 samples"),
         (("test", "net.smg", "--data", "photos", "-o", "no/page.html"), "there is no folder no"),
         (("test", "net.smg", "--data", "cifar10"), "the data has 10 classes, shapes_net scores 4"),
-        (("test", "net.smg", "--data", "told.npz"), "tells 3 numbers of each sample, shapes_net gives 4"),
+        (("test", "net.smg", "--data", "told.npz"), "has 3 numbers for each sample, shapes_net gives 4"),
         (("test", "net.smg", "--data", "rows.npy"), "has no label for each sample"),
     ],
 )
@@ -320,11 +320,11 @@ def test_bad_requests_are_answered_in_one_sentence(
 
 
 def test_numbers_of_the_wrong_count_and_maps_of_the_wrong_size_are_refused() -> None:
-    with pytest.raises(SmidgenError, match="tells 2 numbers of each sample, rows gives 3"):
-        sm.test(of_rows(3), told(rows(3), (np.zeros(2, np.float32),) * 3))
+    with pytest.raises(SmidgenError, match="has 2 numbers for each sample, rows gives 3"):
+        sm.test(of_rows(3), labelled(rows(3), (np.zeros(2, np.float32),) * 3))
     picture = np.zeros((16, 16, 3), np.uint8)
     with pytest.raises(SmidgenError, match=r"a map of \[2, 2\] cells, cells gives \[4, 4\]"):
-        sm.test(of_cells(), told((picture,), (np.zeros((2, 2), np.uint8),)))
+        sm.test(of_cells(), labelled((picture,), (np.zeros((2, 2), np.uint8),)))
     with pytest.raises(SmidgenError, match="hold none of the 3 classes"):
-        sm.test(of_cells(), told((picture,), (np.full((4, 4), 9, np.uint8),)))
-    assert isinstance(sm.test(of_rows(3), told(rows(3), (np.full(3, 0.5, np.float32),) * 3)), NumbersTested)
+        sm.test(of_cells(), labelled((picture,), (np.full((4, 4), 9, np.uint8),)))
+    assert isinstance(sm.test(of_rows(3), labelled(rows(3), (np.full(3, 0.5, np.float32),) * 3)), NumbersTested)

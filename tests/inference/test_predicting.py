@@ -16,11 +16,11 @@ import smidgen as sm
 from smidgen.data import as_input, centre, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
-from smidgen.inference.outputs import ending_of, kind_of
+from smidgen.inference.scores import ending_of, kind_of
 from smidgen.ir import evaluate
 from tests.cli.test_cli import fail, invoke
-from tests.support.hearing import listener
-from tests.support.judged import (
+from tests.support.audio_signals import listener
+from tests.support.output_networks import (
     in_a_folder_of_photographs,
     named_network,
     of_cells,
@@ -127,7 +127,7 @@ def test_a_map_shows_cells_above_one_half_where_they_are_in_the_photograph() -> 
         assert cell.probability == pytest.approx(shares[cell.row, cell.column, cell.index])
         assert cell.x == pytest.approx(0.25 + 0.5 * (cell.column + 0.5) / 4)  # the middle half of the width is seen
         assert cell.y == pytest.approx((cell.row + 0.5) / 4)
-    assert sm.predict(of_cells(2), np.zeros((16, 16, 3), np.uint8)).predictions[0].said
+    assert sm.predict(of_cells(2), np.zeros((16, 16, 3), np.uint8)).predictions[0].text
 
 
 def test_a_training_step_is_not_asked_what_it_sees() -> None:

@@ -23,21 +23,20 @@ from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.metadata import with_class_file
 from smidgen.ir import Graph, verify
-from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.rewriting import prune, rewrite
-from smidgen.ir.text import parse_graph, print_graph
+from smidgen.ir.text import fingerprint, parse_graph, print_graph
 from smidgen.learning import Course, learn
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
 from tests.cli.test_cli import fail, folder, invoke, photographs  # noqa: F401  (a fixture)
 from tests.frontends.test_tflite_metadata import with_metadata
-from tests.support.floats import FloatNet, dequantized
+from tests.support.float_graphs import FloatNet, dequantized
 from tests.support.litert import run_litert
 from tests.support.release_files import SHARED
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 SCORES = 10
 NAMES = ("cat", "dog", "bird", "fish", "frog", "horse", "ship", "truck", "plane", "car")
@@ -226,7 +225,7 @@ def test_names_change_no_state_that_was_saved(host: Host) -> None:
 
 
 def test_names_that_a_program_does_not_use_take_no_flash(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    monkeypatch.setattr("smidgen.targets.firmware.cache_folder", lambda: cache)
     plain, with_names = (profile(sm.compile(graph, target="cortex-m7"), 1) for graph in (small_network(), named()))
     assert plain.flash_bytes == with_names.flash_bytes
     assert plain.sram_bytes == with_names.sram_bytes

@@ -18,7 +18,7 @@ from smidgen.ir import QParams, Type, verify
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import learned_graph
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 IMAGENET = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 finite = st.floats(-300, 300)

@@ -20,7 +20,7 @@ from smidgen.pipeline import Program, compile
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 DATA = draw_shapes(2, 1)
 COURSE = Course(2, 0.01)

@@ -15,7 +15,7 @@ from smidgen.data import Data, DataError, Samples, as_input, pixel_encoding
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Array, Graph
 from smidgen.learning import extend, in_order_of, learn, same_classes
-from smidgen.learning.extending import MARGIN
+from smidgen.learning.models import MARGIN
 from smidgen.targets.host import Host
 from smidgen.training.head import ending_of
 from tests.training.test_heads import int8, pixel, squeezed

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from smidgen.compiler import find_compiler
 from smidgen.ir import Graph
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import Scheme
 from tests.support.native import SANITIZE
@@ -70,7 +70,7 @@ def test_what_changes_no_byte_of_what_is_computed_from_state_leaves_the_fingerpr
     alike = {
         "seed": compile(graph, SCHEME, options=replace(OPTIONS, seed=7)),
         "first exponents": compile(graph, SCHEME, options=OPTIONS, images=(image,)),
-        "target": compile(graph, SCHEME, CortexM(cache=cache), options=OPTIONS),
+        "target": compile(graph, SCHEME, BoardTarget(cache=cache), options=OPTIONS),
         "plan": compile(graph, SCHEME, options=OPTIONS, streamed_input=True),
         "prefix": compile(graph, SCHEME, options=OPTIONS, prefix="other"),
         "name": compile(replace(graph, name="other"), SCHEME, options=OPTIONS),

@@ -31,15 +31,15 @@ from smidgen.learning import (
 )
 from smidgen.learning.checkpoint import HEADER
 from smidgen.ops import Dense
-from smidgen.ops.overlay import Overlay
 from smidgen.ops.rules import Momentum, Sgd
+from smidgen.ops.state import Overlay
 from smidgen.pipeline import Program, compile
 from smidgen.targets.host import Host
 from smidgen.training import HeadDtype, Options
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.litert import LiteRT
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 COURSE = Course(2, 0.01)
 DATA = draw_shapes(8, 3)
@@ -181,7 +181,7 @@ def test_programs_and_labels_that_do_not_fit_are_refused(host: Host) -> None:
 
 def test_a_learning_rate_at_which_updates_saturate_or_the_loss_grows_is_said(host: Host) -> None:
     saturated, diverged = learn(program(host), DATA, Course(1, 30.0, "constant")).warnings
-    assert "stand at their limits of ±127" in saturated
+    assert "are at their limits of ±127" in saturated
     assert "that of guessing among 4 classes 1.386: learning diverges at a rate of 30; lower it" in diverged
 
 

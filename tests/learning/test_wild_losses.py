@@ -12,7 +12,7 @@ from experiments.losses import TASKS, LossTask, run
 from smidgen.data import as_input, pixel_encoding
 from smidgen.ir import roles_of
 from smidgen.learning.testing import label_of
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from tests.support.loss_tasks import compare
 from tests.support.release_files import SHARED
@@ -35,7 +35,7 @@ def task_of(name: str) -> LossTask:
 
 @tasks
 def test_a_board_takes_the_same_steps_as_the_host(name: str, host: Host, cache: Path) -> None:
-    assert run(name, task_of(name), 12, host, CortexM(cache=cache)).same
+    assert run(name, task_of(name), 12, host, BoardTarget(cache=cache)).same
 
 
 @tasks

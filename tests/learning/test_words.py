@@ -15,21 +15,20 @@ import pytest
 import smidgen as sm
 from experiments.hearing import learn_alike, measure_front_end
 from smidgen.data import as_input, load_data, load_images, pixel_encoding
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
 from smidgen.errors import TargetError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import evaluate
-from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.log_mel import MFCC, LogMel
-from smidgen.ir.text import parse_graph, print_graph
+from smidgen.ir.text import fingerprint, parse_graph, print_graph
 from smidgen.pipeline import compile
 from smidgen.selection.refinement import Planner
-from smidgen.targets.cortex_m import BoardDevice, CortexM
-from smidgen.targets.finding import find_board
+from smidgen.targets import find_board
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import HostDevice
 from smidgen.training import Options
 from tests.cli.test_cli import fail, invoke
-from tests.support.hearing import listener
+from tests.support.audio_signals import listener
 from tests.support.networks import inverted_residual
 from tests.support.release_files import SHARED
 from tests.support.wav_files import spoken, wav, write_words
@@ -96,7 +95,10 @@ def test_words_are_learned_from_the_command_line(
     assert learned.preprocessing == MFCC
     data = load_data(words)
     with compile(learned).start() as device:
-        right = [device.predict(device.hear(_second(i, word))) == data.classes.index(word) for i, word in _unheard()]
+        right = [
+            device.predict(device.audio_features(_second(i, word))) == data.classes.index(word)
+            for i, word in _unheard()
+        ]
     assert np.mean(right) >= 0.9
     said = fail(capsys, monkeypatch, "train", keywords, *given[:-2], str(tmp_path / "no"), "--audio", "yamnet")
     assert "sound of 64 features a frame does not fill an input [1, 49, 10, 1]" in said
@@ -151,7 +153,7 @@ def test_a_float_network_is_quantized_on_sound(words: Path, tmp_path: Path) -> N
     graph = read_smg(out)
     samples = _second(1, "low")
     with compile(graph).start() as device:
-        heard = device.hear(samples[: graph.preprocessing.samples(graph.image.type.shape)])  # type: ignore[union-attr]
+        heard = device.audio_features(samples[: graph.preprocessing.samples(graph.image.type.shape)])  # type: ignore[union-attr]
         assert np.array_equal(heard, as_input(samples[:15_600], pixel_encoding(graph)))
         assert device.predict(heard) in range(10)
 
@@ -197,15 +199,15 @@ def test_a_board_without_room_for_the_front_end_says_so() -> None:
 def test_a_budget_of_sram_counts_the_front_end(keywords: str) -> None:
     graph = with_front_end(sm.load(keywords), [np.zeros(9, np.int16)])
     planned = [
-        Planner(one, CortexM(), Options(3), True, lambda _: None).biases(0, 12)
+        Planner(one, BoardTarget(), Options(3), True, lambda _: None).biases(0, 12)
         for one in (graph, replace(graph, preprocessing=None))
     ]
     assert planned[0].total - planned[1].total == 3_518
     with compile(graph, "head", "cortex-m7", options=Options(3), streamed_input=True).start() as device:
         assert isinstance(device, BoardDevice)
-        device.hear(_second(1, "low"))
+        device.audio_features(_second(1, "low"))
         device.train(np.zeros((1, 49, 10, 1), np.int8), 0, 0.1)
-        assert device.memory().sram <= planned[0].total
+        assert device.memory().bytes <= planned[0].total
 
 
 def test_the_front_end_is_measured_on_a_board() -> None:
@@ -220,7 +222,7 @@ def test_pictures_are_refused_by_a_model_that_hears(
 ) -> None:
     write_smg(listener(), tmp_path / "x.smg")
     given = ("train", str(tmp_path / "x.smg"), "--data", "cifar10", "--scheme", "head", "-o", str(tmp_path / "out"))
-    assert "the model hears, but a sample is a picture" in fail(capsys, monkeypatch, *given)
+    assert "the model expects audio, but a sample is a picture" in fail(capsys, monkeypatch, *given)
 
 
 def test_one_damaged_recording_is_named(

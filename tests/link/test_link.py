@@ -14,12 +14,22 @@ from experiments.lines import Faulty, Flaky
 from smidgen.errors import InputError
 from smidgen.ir import Array
 from smidgen.link import Line, LinkedDevice, LinkError, Stream, Timing, connect
-from smidgen.link.frames import ANSWER, REQUEST, Command, Frames, Status, content_of, frame, read_answer, request_frame
+from smidgen.link.frames import (
+    ANSWER,
+    REQUEST,
+    Command,
+    Frames,
+    ProcessStream,
+    Status,
+    content_of,
+    frame,
+    read_answer,
+    request_frame,
+)
 from smidgen.link.line import HELLO
-from smidgen.link.streams import ProcessStream
 from smidgen.pipeline import Program, compile
-from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.linked_board import EmulatedStream
+from smidgen.targets.firmware import BoardTarget
+from smidgen.targets.lines import EmulatedStream
 from smidgen.training import Options
 from tests.support.native import SANITIZE
 from tests.support.networks import CLASSES, inverted_residual, samples
@@ -29,7 +39,7 @@ QUICK = Timing(again=0.01, silent=30)
 INPUTS = {"buffered": False, "streamed": True}
 
 
-def learner(target: str | CortexM = "host", streamed: bool = False) -> Program:
+def learner(target: str | BoardTarget = "host", streamed: bool = False) -> Program:
     return compile(inverted_residual(3), "last:2", target, options=Options(CLASSES), streamed_input=streamed)
 
 
@@ -55,12 +65,12 @@ def served(example: Path, kept: Path) -> Stream:
 
 
 @pytest.fixture(scope="module")
-def m7(cache: Path) -> CortexM:
-    return CortexM(cache=cache)
+def m7(cache: Path) -> BoardTarget:
+    return BoardTarget(cache=cache)
 
 
 @pytest.fixture
-def emulated(m7: CortexM, streamed: bool) -> tuple[Program, EmulatedStream]:
+def emulated(m7: BoardTarget, streamed: bool) -> tuple[Program, EmulatedStream]:
     program = learner(m7, streamed)
     device = connect("emulated:cortex-m7", program)
     assert isinstance(device.line.stream, EmulatedStream)
@@ -259,12 +269,12 @@ def test_a_load_that_fails_leaves_what_was_learned(emulated: tuple[Program, Emul
 
 def test_a_board_with_another_program_is_refused_by_its_fingerprint(example: Path, tmp_path: Path) -> None:
     other = compile(inverted_residual(4), "last:2", options=Options(CLASSES))
-    said = r"runs another program: its fingerprint is \w{16}, that of net4 .* flash it anew"
+    said = r"runs another program: its fingerprint is \w{16}, that of net4 .* flash it again"
     with pytest.raises(LinkError, match=said):
         connect(f"exec:{example} link {tmp_path / 'kept'}", other)
 
 
-def test_a_program_that_only_infers_is_asked_over_a_link(tmp_path: Path, m7: CortexM) -> None:
+def test_a_program_that_only_infers_is_asked_over_a_link(tmp_path: Path, m7: BoardTarget) -> None:
     program = compile(inverted_residual(3))
     example = built(tmp_path / "out", program)
     with connect(f"exec:{example} link", program) as device, program.start() as machine:

@@ -9,15 +9,15 @@ import pytest
 
 from experiments.lines import Faulty, Flaky
 from smidgen.codegen import link_header
-from smidgen.codegen.linking import LINK
+from smidgen.codegen.project import LINK
 from smidgen.learning.testing import measure
 from smidgen.link import Line, LinkedDevice, connect
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import M7
-from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.device import restart
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
-from smidgen.targets.linked_board import EmulatedStream
+from smidgen.targets.lines import EmulatedStream
 from smidgen.targets.toolchain import core_flags
 from smidgen.training import Options
 from tests.codegen.test_project import ZIG, succeed
@@ -45,8 +45,8 @@ int serve(void) {
 
 
 @pytest.fixture(scope="module")
-def m7(cache: Path) -> CortexM:
-    return CortexM(cache=cache)
+def m7(cache: Path) -> BoardTarget:
+    return BoardTarget(cache=cache)
 
 
 def emulated(program: Program) -> EmulatedStream:
@@ -57,7 +57,7 @@ def emulated(program: Program) -> EmulatedStream:
 
 @pytest.mark.parametrize("make", [yes_or_no, position, cells, spectra], ids=lambda make: str(make.__name__))
 def test_whatever_a_step_is_told_a_board_learns_it_over_a_bad_line(
-    make: Callable[[], Task], m7: CortexM, host: Host
+    make: Callable[[], Task], m7: BoardTarget, host: Host
 ) -> None:
     task = make()
     program = task.compile(m7)
@@ -73,7 +73,7 @@ def test_whatever_a_step_is_told_a_board_learns_it_over_a_bad_line(
         assert measure(board, some) == measure(machine, some)
 
 
-def test_a_stream_goes_on_although_the_board_restarts(m7: CortexM, host: Host) -> None:
+def test_a_stream_goes_on_although_the_board_restarts(m7: BoardTarget, host: Host) -> None:
     graph = streaming_network()
     boards, machines = (compile(graph, "last:2", t, options=Options(STREAM_CLASSES)) for t in (m7, host))
     line = Line(Flaky(emulated(boards), at=(5, 9, 14, 15)))

@@ -17,7 +17,7 @@ from smidgen.ir import Array
 from smidgen.link import Line, LinkedDevice, connect, replay_there
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from smidgen.targets.lines import emulated_line
 from smidgen.training import Options
@@ -70,7 +70,7 @@ def test_a_board_learns_from_what_it_kept_as_from_the_image(streamed: bool, host
 
 
 def test_an_emulated_board_keeps_and_replays_in_its_own_flash(cache: Path) -> None:
-    target = CortexM(BOARDS["cortex-m7"], cache=cache)
+    target = BoardTarget(BOARDS["cortex-m7"], cache=cache)
     program = compile(inverted_residual(4), "last:2", target, options=OPTIONS, streamed_input=True, replay="32KB")
     taught = samples(program.graph, 3, seed=9)
     line = emulated_line("board", target, target.linked(program.graph, program.sources))

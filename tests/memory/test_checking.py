@@ -18,7 +18,7 @@ from tests.support.native import portable
 
 Q = QParams.per_tensor(0.1)
 # Data, and what is given to the planner and the check alike; no rule of what is read, held, alive or how large.
-BORROWED = {"layout.Buffer", "layout.Plan", "rows.WHOLE", "rows.Cut", "rows.Group", "rows.Schedule", "working.Working"}
+BORROWED = {"layout.Buffer", "layout.Plan", "layout.Working", "rows.WHOLE", "rows.Cut", "rows.Group", "rows.Schedule"}
 
 
 def pooled() -> Graph:

@@ -17,12 +17,11 @@ from smidgen.errors import InputError, PlanError
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Builder, Type
 from smidgen.pipeline import Program
-from smidgen.results.drawing import LABELS, draw_memory
-from smidgen.results.lifecycle import KINDS, life_cycle
+from smidgen.results.memory import KINDS, LABELS, draw_memory, life_cycle
 from smidgen.targets.host import Host
 from smidgen.training.scheme import AnalyticMemory, analytic_memory, load_scheme
-from tests.support.svg_pages import pictures, told, traces
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
+from tests.support.svg_pages import notes, pictures, traces
 
 SCHEME = "last:4"
 
@@ -94,18 +93,18 @@ def test_the_page_needs_nothing_else_and_its_pictures_hold_every_buffer(compiled
     page, cycle = draw_memory(compiled), life_cycle(compiled)
     over_time, by_layer = pictures(page)
     places = [group for _, group in traces(over_time) if group.get("class") == "apart"]
-    drawn = [text for group in places for text in told(group)]
+    drawn = [text for group in places for text in notes(group)]
     assert len(drawn) == len(compiled.plan.buffers)
     for buffer, offset in compiled.plan.placed:
         found = [text for text in drawn if text.startswith(f"{buffer.name}: ")]
         assert any(f"{buffer.bytes:,} bytes" in text and f" at {offset:,}\n" in text for text in found)
-    alive = [(name, told(group)) for name, group in traces(over_time) if group.get("class") is None]
+    alive = [(name, notes(group)) for name, group in traces(over_time) if group.get("class") is None]
     kinds = [kind for kind in KINDS if any(step.alive[kind] for step in cycle.nodes)]
     assert [name for name, _ in alive] == [LABELS[kind] for kind in kinds]
     for (_, texts), kind in zip(alive, kinds, strict=True):
         sizes = [int(text.rpartition(" ")[2].replace(",", "")) for text in texts]
         assert sizes == [step.alive[kind] for step in cycle.nodes if step.alive[kind]]
-    costs = [text for _, group in traces(by_layer) for text in told(group)]
+    costs = [text for _, group in traces(by_layer) for text in notes(group)]
     assert all(any(text.startswith(f"{i}: {layer.name}\n") for text in costs) for i, layer in enumerate(cycle.layers))
     assert f"The arena at its peak: {compiled.memory.at_peak}." in page
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smidgen.compiler import find_compiler
 from smidgen.errors import PlanError, TargetError
 from smidgen.memory import ALIGNMENT, Buffer, Plan, check_apart
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Overlap
 from smidgen.memory.packing import Item, Packing, pack, pack_overlapping, search, skyline
 from smidgen.memory.packing.problem import MOST_BYTES, pose
-from smidgen.memory.packing.search import Outcome
-from smidgen.targets.compiler import find_compiler
+from smidgen.memory.packing.search import SearchOutcome
 from tests.support.native import SANITIZE
 from tests.support.tiers import examples
 
@@ -128,9 +128,9 @@ def test_the_search_finds_the_optimum_in_any_order_and_proves_that_there_is_noth
     best = least_peak(items) // problem.unit
     order = random.sample(range(len(items)), len(items))
     found = search.attempt(problem, order, best, 10**6)
-    assert found.outcome is Outcome.FOUND
+    assert found.outcome is SearchOutcome.FOUND
     assert problem.peak(found.offsets) == best
-    assert search.attempt(problem, order, best - 1, 10**6).outcome is Outcome.IMPOSSIBLE
+    assert search.attempt(problem, order, best - 1, 10**6).outcome is SearchOutcome.IMPOSSIBLE
 
 
 @given(items(5, largest=4, last=6), items(2, largest=4, last=6), st.randoms(use_true_random=False))
@@ -144,10 +144,10 @@ def test_the_search_finds_the_optimum_on_uneven_ground_too(items: Items, pinned:
     assert problem.lower_bound <= best
     order = random.sample(range(len(items)), len(items))
     found = search.attempt(problem, order, best, 10**6)
-    assert found.outcome is Outcome.FOUND
+    assert found.outcome is SearchOutcome.FOUND
     assert problem.peak(found.offsets) == best
     assert all(at >= least for at, least in zip(found.offsets, problem.ground, strict=True))
-    assert search.attempt(problem, order, best - 1, 10**6).outcome is Outcome.IMPOSSIBLE
+    assert search.attempt(problem, order, best - 1, 10**6).outcome is SearchOutcome.IMPOSSIBLE
 
 
 def test_a_bound_above_the_live_set_is_proved() -> None:
@@ -195,7 +195,7 @@ def test_a_run_of_the_search_is_cut_off_at_its_last_decision() -> None:
     order = list(range(len(problem.items)))
     for decisions in (1, 7, 500):
         attempted = search.attempt(problem, order, problem.lower_bound, decisions)
-        assert (attempted.outcome, attempted.decisions) == (Outcome.STOPPED, decisions)
+        assert (attempted.outcome, attempted.decisions) == (SearchOutcome.STOPPED, decisions)
 
 
 def test_too_many_items_for_the_search_are_climbed(monkeypatch: pytest.MonkeyPatch) -> None:

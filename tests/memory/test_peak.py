@@ -20,8 +20,8 @@ from smidgen.memory import Buffer, PeakParts, Plan, peak_parts
 from tests.memory.test_streaming import grouped
 from tests.support.graphs import int8_graphs
 from tests.support.native import portable
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 
 def painted(plan: Plan, node: int) -> int:
@@ -89,7 +89,7 @@ def test_the_command_shows_terms_that_add_up_to_the_arena(
 
 
 def test_a_profile_shows_parts_that_add_up_to_all_of_its_memory() -> None:
-    from smidgen.results.profiling import profile
+    from smidgen.results.profile import profile
 
     found = profile(sm.compile(small_network(), "last:2", "cortex-m7", options=sm.Options(4)), 1)
     assert found.plan.at_peak.bytes == found.plan.peak_bytes == found.sram.arena

@@ -21,7 +21,7 @@ from smidgen.ops import MaxPool, Mul
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
 from tests.support.graphs import int8_graphs
-from tests.support.maps import map_graphs
+from tests.support.map_graphs import map_graphs
 from tests.support.native import portable
 from tests.support.networks import CLASSES, NETWORKS
 from tests.support.tiers import examples

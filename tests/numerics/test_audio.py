@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smidgen.compiler import find_compiler
 from smidgen.data import as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, QParams, Type
@@ -21,10 +22,9 @@ from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
 from smidgen.numerics.log_mel import feature_sums, log_mel, triangles, unit
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import find_compiler
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host, HostDevice
-from tests.support.hearing import CASES, definition, listener, signals, slack, sounds
+from tests.support.audio_signals import CASES, definition, listener, signals, slack, sounds
 from tests.support.native import SANITIZE
 from tests.support.tiers import examples
 
@@ -122,29 +122,29 @@ def heard(request: pytest.FixtureRequest, host: Host) -> Iterator[tuple[Graph, H
 @given(st.data())
 def test_c_gives_the_bytes_of_numpy(heard: tuple[Graph, HostDevice], data: st.DataObject) -> None:
     graph, device = heard
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     samples = data.draw(sounds(spec.samples(graph.image.type.shape)))
-    assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type))
+    assert np.array_equal(device.audio_features(samples), log_mel(samples, spec, graph.image.type))
 
 
 def test_c_gives_the_bytes_of_numpy_on_sound_of_every_kind(heard: tuple[Graph, HostDevice]) -> None:
     graph, device = heard
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     for name, samples in signals(spec.samples(graph.image.type.shape)).items():
-        assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type)), name
+        assert np.array_equal(device.audio_features(samples), log_mel(samples, spec, graph.image.type)), name
 
 
 @pytest.mark.parametrize(("board", "case"), [("cortex-m7", "mfcc"), ("cortex-m7", "across"), ("cortex-m4", "mfcc")])
 def test_a_board_gives_the_bytes_of_numpy(board: str, case: str, host: Host) -> None:
     graph = listener(case)
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
-    with compile(graph, target=CortexM(BOARDS[board], cache=host.cache)).start() as device:
+    with compile(graph, target=BoardTarget(BOARDS[board], cache=host.cache)).start() as device:
         for name, samples in signals(spec.samples(graph.image.type.shape)).items():
-            assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type)), name
-            assert device.heard > 0  # type: ignore[attr-defined]
+            assert np.array_equal(device.audio_features(samples), log_mel(samples, spec, graph.image.type)), name
+            assert device.front_end_instructions > 0  # type: ignore[attr-defined]
 
 
 MAIN = """
@@ -214,13 +214,13 @@ def _after(samples: Array, graph: Graph) -> Array:
 @pytest.mark.parametrize("case", ["mfcc", "across"])
 def test_what_was_heard_is_what_a_prediction_sees(case: str, host: Host) -> None:
     graph = listener(case)
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     samples = signals(spec.samples(graph.image.type.shape))["vowel"]
     with compile(graph, target=host).start() as device:
         assert isinstance(device, HostDevice)
         wanted = device.run(as_input(samples, pixel_encoding(graph)))[0]
-        device.hear(samples)
+        device.audio_features(samples)
         device._inputs[graph.image][:] = 0
         device._function("audio_show")()
         device._function("run")()
@@ -234,6 +234,6 @@ def test_a_program_that_does_not_hear_says_so(host: Host) -> None:
     with compile(deaf, target=host).start() as device:
         assert "audio" not in "".join(compile(deaf, target=host).sources.files.values())
         with pytest.raises(InputError, match="no front end for sound"):
-            device.hear(np.zeros(16_000, np.int16))
+            device.audio_features(np.zeros(16_000, np.int16))
     with compile(graph, target=host).start() as device, pytest.raises(InputError, match=r"int16\[samples\]"):
-        device.hear(np.zeros(16_000, np.float32))
+        device.audio_features(np.zeros(16_000, np.float32))

@@ -16,8 +16,7 @@ from smidgen.frontends import exchange_suffix, export_model, import_model
 from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.encode import encode
-from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
-from smidgen.frontends.tflite.recurrence import TANH
+from smidgen.frontends.tflite.flatbuffer import TANH, TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Builder, QParams, Type, evaluate
 from smidgen.numerics import int16
 from smidgen.ops import Crop, Gru, Lstm

@@ -11,7 +11,7 @@ from smidgen import ops
 from smidgen.errors import GraphError
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate, infer
 from smidgen.numerics import multiply, quantize_multiplier
-from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
+from smidgen.ops.conv import ConvGradInput, DepthwiseGradInput
 from smidgen.ops.losses import SoftmaxCrossEntropy
 from smidgen.training.autodiff import differentiate
 

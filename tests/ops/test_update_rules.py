@@ -13,8 +13,8 @@ from smidgen.ir import ATTRIBUTES, Array, Builder, Graph, QParams, Type, evaluat
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics import stochastic
 from smidgen.ops import BiasStep, DenseStep, Rate, WeightStep
-from smidgen.ops.bias import units
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
+from smidgen.ops.state import units
 from smidgen.ops.update import initial_fraction, unpack
 
 RULES = (Sgd(), Sgd(accumulate=3), Momentum(0.9), Momentum(0.6, accumulate=2))

@@ -14,8 +14,7 @@ import torch
 from experiments.agreement import Course, measure
 from experiments.tasks import NETWORKS, task_of
 from smidgen.data import Data
-from smidgen.data.sample import read_sample
-from tests.support.tiers import first
+from smidgen.data.layouts.cifar import read_sample
 
 AGREEMENT = 95  # percent
 TESTED = 500  # images
@@ -66,8 +65,9 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_one_thread")
-@pytest.mark.parametrize("name", first("resnet8", *(name for name in NETWORKS if name != "resnet8")))
+@pytest.mark.parametrize("name", NETWORKS)
 def test_a_trained_network_decides_as_in_float_on_19_of_20_images(name: str, data: Data) -> None:
     lesson = LESSONS[name]
     outcome = measure(name, data, Course(lesson.epochs), task_of(name, lesson.coarse), TESTED, lesson.width)

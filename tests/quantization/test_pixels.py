@@ -20,20 +20,19 @@ from torch import Tensor, nn
 import smidgen as sm
 from experiments.architectures import Basic, Classifier, conv, resnet8
 from smidgen.data import Samples
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops import BatchNorm
 from smidgen.quantization import CONVENTIONS, QuantizationError, quantize
-from smidgen.quantization.choosing import choose_preprocessing
-from smidgen.quantization.conventions import named_by_layers
+from smidgen.quantization.pixels import choose_preprocessing, named_by_layers
 from tests.cli.test_cli import fail, invoke
 from tests.frontends.test_onnx import model as onnx_model
-from tests.support.fitted import CLASSES, accuracy, fit
-from tests.support.floats import FloatNet, dequantized
-from tests.support.tiers import examples
-from tests.support.toys import small_network
+from tests.support.float_graphs import FloatNet, dequantized
+from tests.support.least_squares import CLASSES, accuracy, fit
+from tests.support.small_network import small_network
+from tests.support.tiers import examples, first
 
 SAMPLE = read_sample()
 TESTED = SAMPLE.test.spread(256)
@@ -82,7 +81,7 @@ def quantized(path: str, folder: Path) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize(("make", "convention"), [(small_resnet, "0,255"), (like_torchvision, "imagenet")])
+@pytest.mark.parametrize(("make", "convention"), first((like_torchvision, "imagenet"), (small_resnet, "0,255")))
 def test_a_network_whose_file_says_nothing_gets_the_convention_it_was_made_for(
     make: Callable[[], Classifier], convention: str, tmp_path: Path
 ) -> None:
@@ -95,7 +94,7 @@ def test_a_network_whose_file_says_nothing_gets_the_convention_it_was_made_for(
     assert sm.load(tmp_path / "a.smg").preprocessing == CONVENTIONS[convention]
 
 
-@pytest.mark.parametrize(("scale", "shift", "inside"), [(1 / 255, 0.0, "0,1"), (1 / 127.5, -1.0, "-1,1")])
+@pytest.mark.parametrize(("scale", "shift", "inside"), first((1 / 255, 0.0, "0,1"), (1 / 127.5, -1.0, "-1,1")))
 def test_a_network_with_a_rescaling_layer_takes_raw_pixels(
     scale: float, shift: float, inside: str, tmp_path: Path
 ) -> None:
@@ -106,13 +105,13 @@ def test_a_network_with_a_rescaling_layer_takes_raw_pixels(
     assert found["float32"] == pytest.approx(right, abs=1.5 / len(TESTED))
 
 
-@pytest.mark.parametrize("convention", ["0,255", "0,1", "imagenet"])
+@pytest.mark.parametrize("convention", first("imagenet", "0,255", "0,1"))
 def test_without_labels_mirror_images_tell(convention: str) -> None:
     graph = sm.from_torch(fitted(like_torchvision, convention), EXAMPLE)
     found = choose_preprocessing(graph, SAMPLE.train.images, None, CONVENTIONS, lambda _: None)
     assert (found.found, found.convention) == ("mirrors", convention)
     assert str(found).startswith(
-        f"pixels as {convention}, the clear winner by what 128 images tell of their mirror images: 0,255 "
+        f"pixels as {convention}, the clear winner by how well 128 images predict their mirror images: 0,255 "
     )
     assert all(one.accuracy is None for one in found.tried)
 

@@ -11,21 +11,20 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.data import centre, from_pixels, pixel_encoding
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.data.pixels import PixelEncoding
-from smidgen.data.sample import read_sample
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_all
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops import BatchNorm, Concat, Conv2D, Dense, Gather, Lookup, MaxPool, Mean, Requantize, Softmax
 from smidgen.quantization import METHODS, Method, QuantizationError, QuantizationProgress, Recipe, quantize
 from smidgen.quantization.batch import run_batch
 from smidgen.quantization.calibration import calibrate, scale_of
-from smidgen.quantization.correcting import correct_biases
 from smidgen.quantization.folding import fold
-from smidgen.quantization.int8 import input_scale, round_graph, share_scales, weight_scales
+from smidgen.quantization.int8 import correct_biases, input_scale, round_graph, share_scales, weight_scales
 from smidgen.targets.host import Host
-from tests.support.floats import FloatNet, dequantized, float_graphs
+from tests.support.float_graphs import FloatNet, dequantized, float_graphs
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 IMAGES = read_sample().train.images[::8]
 IMAGENET = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

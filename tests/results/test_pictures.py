@@ -20,16 +20,15 @@ from smidgen.cli import app
 from smidgen.data import Data
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import write_smg
-from smidgen.results.choosing import (
-    HARMS,
+from smidgen.results.choices import (
     contributions_page,
     draw_contributions,
     draw_pareto,
     draw_scheme,
     draw_search,
 )
-from smidgen.results.figures import Bars, Line
-from smidgen.results.page import page_of
+from smidgen.results.figures import HARMS, Bars, Line
+from smidgen.results.report.page import WIDE, page_of
 from smidgen.results.svg import svg
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.found import Found, Improvement, LayerGain, Method, Pareto
@@ -38,9 +37,9 @@ from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, analytic_memory, resolve
 from tests.support.contributions import measured
 from tests.support.shapes import draw_shapes
-from tests.support.svg_pages import pictures
+from tests.support.small_network import small_network
+from tests.support.svg_pages import charts, notes, pictures, traces
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 
 @given(st.integers(0, 99))
@@ -92,7 +91,7 @@ def test_the_pareto_curve_has_every_budget_and_the_scheme_that_was_chosen() -> N
     points = tuple(found("exact", kb / 1000, cost=1024 * kb) for kb in (40, 64, 100))
     curve, chosen = draw_pareto(Pareto("net", "cortex-m7", points), points[1]).traces
     assert (list(curve.x), list(curve.y)) == ([40.0, 64.0, 100.0], [4.0, 6.4, 10.0])
-    assert [said.split("\n")[0] for said in curve.said] == ["the last 3 biases, 10-bit weights, 7:1/4" for _ in points]
+    assert [note.split("\n")[0] for note in curve.notes] == ["the last 3 biases, 10-bit weights, 7:1/4" for _ in points]
     assert (list(chosen.x), list(chosen.y)) == ([64.0], [6.4])
     assert "65,536 bytes" in chosen.name
 
@@ -130,7 +129,7 @@ def test_a_page_of_pictures_is_whole_and_no_name_can_break_it() -> None:
     figures = [draw_contributions(measured(graph, 0)), draw_scheme(graph, Scheme(name, 0), sm.Options(4))]
     page = page_of(name, name, figures)
     assert len(pictures(page)) == 2
-    assert all(svg(figure) in page for figure in figures)
+    assert all(svg(figure, WIDE, titled=False) in page for figure in figures)
     assert page == page_of(name, name, figures)
     assert page.count("&lt;script&gt;alert(1)") >= 4
 
@@ -167,8 +166,9 @@ def test_search_by_estimate_draws_the_scheme_it_writes_and_how_all_methods_went(
     scheme = Scheme.from_json(Path("s.json").read_text())
     assert (scheme.biases, scheme.weight_bits) == (told["scheme"]["biases"], told["weight_bits"])
     page = Path("s.html").read_text()
-    assert svg(draw_scheme(small_network(), scheme, sm.Options(4))) in page
-    assert re.findall(r'<g data-name="(exact|evolutionary|random): ', page) == ["exact", "evolutionary", "random"]
+    assert svg(draw_scheme(small_network(), scheme, sm.Options(4)), WIDE, titled=False) in page
+    names = [name.split(":")[0] for name, _ in traces(charts(page)[1])]
+    assert names == ["exact", "evolutionary", "random"]
     again = searching("--estimate", "--classes", "4", "--picture", "t.html", *few)
     assert again.exit_code == 0, again.output
     assert Path("t.html").read_bytes() == Path("s.html").read_bytes()
@@ -179,8 +179,8 @@ def test_a_pareto_curve_is_drawn_with_every_point(searching: Callable[..., Resul
     assert run.exit_code == 0, run.output
     page = Path("p.html").read_text()
     points = json.loads(run.stdout)["points"]
-    told = re.findall(r"([\d.]+) KB: ([+-][\d.]+) points</title>", page)
-    assert told == [(f"{point['cost'] / 1024:.1f}", f"{100 * point['gain']:+.2f}") for point in points]
+    drawn = re.findall(r"([\d.]+) KB: ([+-][\d.]+) points$", "\n".join(notes(charts(page)[0])), re.MULTILINE)
+    assert drawn == [(f"{point['cost'] / 1024:.1f}", f"{100 * point['gain']:+.2f}") for point in points]
 
 
 @pytest.mark.parametrize(

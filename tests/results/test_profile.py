@@ -13,16 +13,15 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from smidgen.cli import app
-from smidgen.codegen.initial import Copied, initial
+from smidgen.codegen.constants import Copied, initial
 from smidgen.errors import InputError, StreamError
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.ops import Dense
 from smidgen.pipeline import compile
-from smidgen.results.profiling import NOTE, profile
-from smidgen.results.timing import time_program
+from smidgen.results.profile import NOTE, profile, time_program
 from smidgen.targets.boards import BOARDS, M7, resize, shown_time
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.zoo.loading import load
@@ -32,11 +31,11 @@ ANSWER = "float model_train(int label, float learning_rate) {\n"
 
 
 @pytest.fixture(scope="session")
-def m7(cache: Path) -> CortexM:
-    return CortexM(cache=cache)
+def m7(cache: Path) -> BoardTarget:
+    return BoardTarget(cache=cache)
 
 
-def test_a_profile_adds_up_and_is_exact(m7: CortexM) -> None:
+def test_a_profile_adds_up_and_is_exact(m7: BoardTarget) -> None:
     program = compile(inverted_residual(3), "last:4", m7, options=Options(CLASSES), streamed_input=True)
     result = profile(program)
     sram, flash, spent = result.sram, result.flash, result.instructions
@@ -59,7 +58,7 @@ def test_a_profile_adds_up_and_is_exact(m7: CortexM) -> None:
         assert words in text.get()
 
 
-def test_a_program_that_only_infers_is_measured_too(m7: CortexM) -> None:
+def test_a_program_that_only_infers_is_measured_too(m7: BoardTarget) -> None:
     result = profile(compile(inverted_residual(3), target=m7), steps=1)
     assert result.instructions.step is None
     assert result.exact.equal
@@ -69,7 +68,8 @@ def test_a_program_that_only_infers_is_measured_too(m7: CortexM) -> None:
     )
 
 
-def test_mcunet_learns_on_a_cortex_m7_for_less_than_half_of_what_the_papers_engine_takes(m7: CortexM) -> None:
+@pytest.mark.slow
+def test_mcunet_learns_on_a_cortex_m7_for_less_than_half_of_what_the_papers_engine_takes(m7: BoardTarget) -> None:
     options = Options(classes=10, weight_bits=8)
     result = profile(compile(load("mcunet-5fps"), "49kb", m7, options=options, streamed_input=True))
     assert result.exact.equal
@@ -81,11 +81,12 @@ def test_mcunet_learns_on_a_cortex_m7_for_less_than_half_of_what_the_papers_engi
     assert result.flash_bytes <= 600_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "scheme"), [("mcunet-5fps", "99kb"), ("mbv2-w0.35", "99kb"), ("proxyless-w0.3", "98kb")]
 )
 def test_the_schemes_of_about_100_kb_learn_in_128_kb(network: str, scheme: str, cache: Path) -> None:
-    small = CortexM(resize(BOARDS["cortex-m7"], sram="128KB"), cache=cache)
+    small = BoardTarget(resize(BOARDS["cortex-m7"], sram="128KB"), cache=cache)
     options = Options(classes=10, weight_bits=8)
     result = profile(compile(load(network), scheme, small, options=options, streamed_input=True), steps=1)
     assert result.exact.equal
@@ -93,17 +94,20 @@ def test_the_schemes_of_about_100_kb_learn_in_128_kb(network: str, scheme: str, 
     assert result.flash_bytes <= 1024 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "scheme"), [("mcunet-5fps", "99kb"), ("mbv2-w0.35", "99kb"), ("proxyless-w0.3", "98kb")]
 )
-def test_with_twelve_bits_and_biases_of_sixteen_they_learn_in_144_kb(network: str, scheme: str, m7: CortexM) -> None:
+def test_with_twelve_bits_and_biases_of_sixteen_they_learn_in_144_kb(
+    network: str, scheme: str, m7: BoardTarget
+) -> None:
     options = Options(classes=10, weight_bits=12, bias_bits=16)
     result = profile(compile(load(network), scheme, m7, options=options, streamed_input=True), steps=1)
     assert result.exact.equal
     assert result.sram_bytes <= 144_000
 
 
-def test_a_wrong_byte_is_seen_and_named(m7: CortexM) -> None:
+def test_a_wrong_byte_is_seen_and_named(m7: BoardTarget) -> None:
     program = compile(inverted_residual(3), "last:4", m7, options=Options(CLASSES))
     files = program.sources.files
     assert ANSWER in files["model.c"]
@@ -146,7 +150,7 @@ def test_the_node_whose_call_is_slow_is_the_one_that_takes_the_time(host: Host) 
     assert max(costs, key=lambda cost: cost.microseconds).name == slow
 
 
-def test_a_program_is_timed_on_this_machine_alone(m7: CortexM, host: Host) -> None:
+def test_a_program_is_timed_on_this_machine_alone(m7: BoardTarget, host: Host) -> None:
     with pytest.raises(InputError, match="no time is measured on cortex-m7, which is emulated; name host"):
         time_program(compile(inverted_residual(3), target=m7))
     with pytest.raises(InputError, match="0 runs cannot be timed"):
@@ -161,11 +165,11 @@ def test_the_verb_times_a_program_on_host(tmp_path: Path, monkeypatch: pytest.Mo
     printed = json.loads(run.stdout)
     assert (printed["target"], printed["exact"]["equal"]) == ("host", True)
     assert set(printed["times"]) == {"forward", "step", "between", "by_op", "by_node"}
-    with pytest.raises(InputError, match="--sram is of boards"):
+    with pytest.raises(InputError, match="--sram applies to boards"):
         CliRunner().invoke(app, [*words, "--sram", "32KB"], catch_exceptions=False)
 
 
-def test_only_boards_are_measured(host: Host, m7: CortexM) -> None:
+def test_only_boards_are_measured(host: Host, m7: BoardTarget) -> None:
     with pytest.raises(InputError, match="not counted on host; name a board"):
         profile(compile(inverted_residual(3), target=host))
     with pytest.raises(InputError, match="0 steps cannot be measured"):
@@ -175,11 +179,11 @@ def test_only_boards_are_measured(host: Host, m7: CortexM) -> None:
 def test_an_image_that_cannot_be_streamed_is_held_whole_unasked_and_the_command_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    monkeypatch.setattr("smidgen.targets.firmware.cache_folder", lambda: cache)
     write_smg(dense_network(), tmp_path / "dense.smg")
     words = ["profile", str(tmp_path / "dense.smg"), "--steps", "1"]
     run = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
-    assert "its first reader, Dense, needs it whole, and so it lies whole in SRAM" in run.stderr
+    assert "its first reader, Dense, needs it whole, so it is held whole in SRAM" in run.stderr
     printed = json.loads(run.stdout)
     assert (printed["streamed_input"], printed["exact"]["equal"]) == (False, True)
     with pytest.raises(StreamError, match="needs it whole"):
@@ -194,7 +198,7 @@ def dense_network() -> Graph:
 
 
 def test_the_verb_prints_one_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    monkeypatch.setattr("smidgen.targets.firmware.cache_folder", lambda: cache)
     write_smg(inverted_residual(3), tmp_path / "net.smg")
     words = ["profile", str(tmp_path / "net.smg"), "--scheme", "last:4", "--classes", str(CLASSES), "--steps", "1"]
     run = CliRunner().invoke(app, [*words, "--weight-bits", "8", "--sram", "32KB", "--json"], catch_exceptions=False)
@@ -209,7 +213,7 @@ def test_the_verb_prints_one_object(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "node by node" in buffered.stdout
 
 
-def test_times_are_an_estimate_whose_assumption_is_said(m7: CortexM) -> None:
+def test_times_are_an_estimate_whose_assumption_is_said(m7: BoardTarget) -> None:
     found = profile(compile(inverted_residual(3), "last:2", m7, options=Options(CLASSES)), steps=1)
     counted, time = found.instructions, found.time
     assert (time.mhz, time.instructions_per_cycle) == (m7.board.mhz, m7.board.core.per_cycle)

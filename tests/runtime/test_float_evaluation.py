@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import cross
 from smidgen.errors import TargetError
-from smidgen.targets.compiler import cross
 
 ZIG = (sys.executable, "-m", "ziglang", "cc")
 INCLUDED = re.compile(r'^#include "([\w.]+)"', re.MULTILINE)

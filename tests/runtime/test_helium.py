@@ -17,7 +17,7 @@ from smidgen.errors import TargetError
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS, M55, resize
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from smidgen.targets.qemu import find_qemu
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
@@ -25,10 +25,10 @@ from smidgen.training import Options
 from smidgen.zoo import build_zoo
 from tests.runtime.test_packed import CASE_RUNS, WARNINGS, agrees, dense_layers, layers
 from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.feeds import TrainingCase
-from tests.support.guarded import GuardedBoard
+from tests.support.guarded_boards import GuardedBoard
 from tests.support.tools import need_compiler, needs
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
+from tests.support.training_inputs import TrainingCase
 from tests.targets.test_board_training import differing
 from tests.targets.test_board_training import layers as trained_layers
 
@@ -36,20 +36,20 @@ needs_qemu = needs("qemu-system-arm")
 
 
 @pytest.fixture(scope="session")
-def m55(cache: Path) -> CortexM:
+def m55(cache: Path) -> BoardTarget:
     return GuardedBoard(resize(BOARDS["mps3-an547"], stack="64KB"), cache=cache)  # with room for all cases at once
 
 
 @pytest.mark.slow
 @needs_qemu
 @pytest.mark.parametrize("frugal", [True, False], ids=["rows", "maps"])
-def test_every_case_in_vectors_agrees_with_numpy(m55: CortexM, frugal: bool) -> None:
+def test_every_case_in_vectors_agrees_with_numpy(m55: BoardTarget, frugal: bool) -> None:
     agrees(GRAPHS, CASE_RUNS, compile(together(), target=replace(m55, frugal=frugal)))
 
 
 @pytest.mark.slow
 @needs_qemu
-def test_every_case_trains_in_vectors_as_numpy_does(m55: CortexM) -> None:
+def test_every_case_trains_in_vectors_as_numpy_does(m55: BoardTarget) -> None:
     assert differing(m55, TRAINING_CASES, TRAINING_GRAPHS) == []
 
 
@@ -57,7 +57,7 @@ def test_every_case_trains_in_vectors_as_numpy_does(m55: CortexM) -> None:
 @needs_qemu
 @settings(max_examples=4, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
 @given(graphs=st.lists(st.one_of(layers(), dense_layers()), min_size=30, max_size=30), frugal=st.booleans())
-def test_layers_of_any_shape_in_vectors_agree_with_numpy(m55: CortexM, graphs: list[Graph], frugal: bool) -> None:
+def test_layers_of_any_shape_in_vectors_agree_with_numpy(m55: BoardTarget, graphs: list[Graph], frugal: bool) -> None:
     named = {f"layer{i}": graph for i, graph in enumerate(graphs)}
     runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in range(RUNS)]
     agrees(named, runs, compile(together(named), target=replace(m55, frugal=frugal)))
@@ -66,7 +66,7 @@ def test_layers_of_any_shape_in_vectors_agree_with_numpy(m55: CortexM, graphs: l
 @pytest.mark.slow
 @needs_qemu
 @pytest.mark.parametrize("k", [2, 3, 5])
-def test_products_that_two_together_do_not_fit_16_bits_are_exact(m55: CortexM, k: int) -> None:
+def test_products_that_two_together_do_not_fit_16_bits_are_exact(m55: BoardTarget, k: int) -> None:
     g = Builder("least")
     x = g.input("x", Type((1, 8, 8, 24), "int8", QParams.per_tensor(0.05, 0)))
     w = g.constant("w", np.full((1, k, k, 24), -128, np.int8), QParams.per_channel(np.full(24, 0.01), 3))
@@ -81,7 +81,9 @@ def test_products_that_two_together_do_not_fit_16_bits_are_exact(m55: CortexM, k
 @needs_qemu
 @settings(max_examples=3, phases=[Phase.generate])
 @given(drawn=st.lists(trained_layers(), min_size=10, max_size=10))
-def test_layers_of_any_shape_train_in_vectors_as_numpy_does(m55: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
+def test_layers_of_any_shape_train_in_vectors_as_numpy_does(
+    m55: BoardTarget, drawn: list[Iterator[TrainingCase]]
+) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
     graphs = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(cases)}
     assert differing(m55, cases, graphs) == []
@@ -100,7 +102,7 @@ def test_every_kernel_in_vectors_compiles_without_a_warning(kind: Toolchain, tmp
 @needs_qemu
 @pytest.mark.parametrize("core", ["cortex-m55", "cortex-m85"])
 def test_twenty_steps_on_a_core_with_helium_leave_the_hosts_bytes(core: str, cache: Path, host: Host) -> None:
-    graph, targets = build_zoo("mbv2-w0.35"), (CortexM(BOARDS[core], cache=cache), host)
+    graph, targets = build_zoo("mbv2-w0.35"), (BoardTarget(BOARDS[core], cache=cache), host)
     options, rng = Options(10, weight_bits=8), np.random.default_rng(0)
     programs = [compile(graph, "99kb", target, options=options, streamed_input=True) for target in targets]
     assert {path.parent.name for path in programs[0].sources.runtime} >= {"helium", "cortex_m", "kernels"}

@@ -11,14 +11,14 @@ import pytest
 from smidgen.errors import GraphError
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.ops.update import Step
-from tests.support.hostile import spawn
+from tests.support.hostile_graphs import spawn
 from tests.support.native import Kernels
 from tests.support.sanitized import Memory, Run
 from tests.support.tiers import examples
 from tests.support.training_cases import TRAINING_GRAPHS
 
 GRAPHS = examples(
-    500, quick=60
+    500, quick=40
 )  # `make hostile` runs many more; checks taken out of ops on trial were seen by the 369th, if at all
 FIRST = 5_000_000
 

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 from smidgen import ops
 from smidgen.codegen import PORTABLE
-from smidgen.codegen.sharing import LARGEST, derive
+from smidgen.codegen.constants import LARGEST, derive
 from smidgen.ir import Array, Graph, Node, Params, Type, Value, evaluate, evaluate_all
 from smidgen.numerics import quantize_multiplier
-from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
+from smidgen.ops.conv import ConvGradWeight, DepthwiseGradWeight
 from smidgen.ops.update import FusedBiasStep, pack
-from smidgen.runtime import working_memory
+from smidgen.runtime import struct, working_memory
 from tests.support.case_parts import PLAIN, SATURATING, Q, Weights, binary, conv, dense, depthwise
-from tests.support.feeds import Shape, TrainingCase, activation, channel_factors, gradient, gradients, integers, plain
-from tests.support.native import Kernels, Map, compute, pointer, struct, whole
+from tests.support.native import Kernels, Map, compute, pointer, whole
 from tests.support.native import Weights as Overlaid
 from tests.support.tiers import examples
 from tests.support.training_cases import (
@@ -36,6 +35,16 @@ from tests.support.training_cases import (
     shifts,
     step,
     step_factors,
+)
+from tests.support.training_inputs import (
+    Shape,
+    TrainingCase,
+    activation,
+    channel_factors,
+    gradient,
+    gradients,
+    integers,
+    plain,
 )
 
 # What the compiler is told besides: nothing, or to leave out what this machine may have. Half of AVX-512 VNNI's vectors

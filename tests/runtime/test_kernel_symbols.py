@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from smidgen.codegen import RUNTIME, is_source, runtime_files
 from smidgen.pipeline import compile
 from smidgen.targets.boards import M0PLUS, M7, M55, Core
-from smidgen.targets.stack import CallGraph, read_calls
+from smidgen.targets.image import CallGraph, read_calls
 from smidgen.targets.toolchain import find
 from smidgen.training import Options
 from tests.support.native import declarations
@@ -78,6 +78,7 @@ def test_a_generated_program_keeps_its_memory_alone_and_calls_kernels_alone(stre
     assert faults(built(tmp_path / "model_weights.c", tmp_path)) == []
 
 
+@pytest.mark.slow
 def test_no_program_with_these_kernels_recurses(tmp_path: Path) -> None:
     kernels = DECLARED.findall(declarations())
     assert {"smg_conv2d_s8", "smg_depthwise_grad_g8", "smg_conv2d_weight_step"} <= set(kernels)

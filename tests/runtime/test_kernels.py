@@ -14,24 +14,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import FLAGS, NATIVE, Compiler, cross, find_compiler, probe
 from smidgen.ir import Array, Graph, QParams, evaluate
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import FLAGS, NATIVE, Compiler, cross, find_compiler, probe
 from smidgen.targets.host import Host
 from tests.support.case_parts import Case, conv, depthwise
 from tests.support.cases import CASES, GRAPHS, RUNS, inputs, together
 from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.native import Kernels, build_sanitized, compute, pointer, whole
-from tests.support.tiers import examples
+from tests.support.once import Once
+from tests.support.tiers import examples, first
 
 ZIG = (sys.executable, "-m", "ziglang", "cc")
 
 
 @pytest.fixture(scope="session")
-def recorded(host: Host) -> list[dict[str, Array]]:
-    """For each run, what the host gives for every case."""
-    with compile(together(), target=host).start() as device:
-        return [dict(zip(GRAPHS, device.run(*_all_inputs(run)), strict=True)) for run in range(RUNS)]
+def recorded(host: Host, once: Once) -> list[dict[str, Array]]:
+    """For each run, the host's outputs of every case."""
+
+    def record(_: Path) -> list[dict[str, Array]]:
+        with compile(together(), target=host).start() as device:
+            return [dict(zip(GRAPHS, device.run(*_all_inputs(run)), strict=True)) for run in range(RUNS)]
+
+    return once("kernels", record)
 
 
 def _all_inputs(run: int) -> tuple[Array, ...]:
@@ -50,6 +55,7 @@ def test_the_host_agrees_with_numpy(case: Case, recorded: list[dict[str, Array]]
         np.testing.assert_array_equal(recorded[run][case.name], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("cc",), ZIG], ids=["cc", "zig"])
 def test_every_kernel_compiles_without_a_warning(command: tuple[str, ...], tmp_path: Path) -> None:
     if shutil.which(command[0]) is None:
@@ -64,7 +70,7 @@ def _without(*features: str) -> Compiler:
     return cross(find_compiler().command, (*FLAGS, NATIVE, *features))
 
 
-@pytest.mark.parametrize("other", ["zig", "any processor", "no AVX-512"])
+@pytest.mark.parametrize("other", first("zig", "any processor", "no AVX-512"))
 def test_another_compiler_gives_the_same_bytes(other: str, cache: Path, recorded: list[dict[str, Array]]) -> None:
     if other == "zig":
         compiler = probe(ZIG)
@@ -95,7 +101,7 @@ def test_no_kernel_trips_a_sanitizer(tmp_path: Path) -> None:
         for run in range(RUNS):
             arrays = _all_inputs(run)
             vectors.writelines(np.ascontiguousarray(array).tobytes() for array in (*arrays, *evaluate(graph, *arrays)))
-    executable = build_sanitized(tmp_path, graph, RUNS)
+    executable = build_sanitized(graph, RUNS)
     result = subprocess.run([executable, "vectors"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr[:4000]}"
 

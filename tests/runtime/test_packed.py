@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from smidgen import codegen, ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, evaluate
-from smidgen.ops.conv_grad import DepthwiseGradInput
+from smidgen.ops.conv import DepthwiseGradInput
 from smidgen.ops.window import same_pad
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, resize
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 from smidgen.training import Options
 from tests.support.case_parts import Q, Weights
 from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.guarded import GuardedBoard, PortableBoard, watched
+from tests.support.guarded_boards import GuardedBoard, PortableBoard, watched
 from tests.support.loss_tasks import compare
 from tests.support.networks import CLASSES, Drawn, samples
 from tests.support.tiers import examples, first
@@ -33,12 +33,12 @@ Run = dict[str, tuple[Array, ...]]  # a graph's inputs, by its name
 
 
 @pytest.fixture(scope="session")
-def m7(cache: Path) -> CortexM:
+def m7(cache: Path) -> BoardTarget:
     return GuardedBoard(resize(BOARDS["mps2-an500"], stack="64KB"), cache=cache)  # with room for all cases at once
 
 
 @pytest.fixture(scope="session")
-def portable(m7: CortexM) -> CortexM:
+def portable(m7: BoardTarget) -> BoardTarget:
     """The same board, but the portable kernels."""
     return PortableBoard(m7.board, cache=m7.cache)
 
@@ -56,12 +56,12 @@ CASE_RUNS: list[Run] = [{name: inputs(graph, run) for name, graph in GRAPHS.item
 
 
 @pytest.mark.parametrize("frugal", first(True, False), ids=["rows", "maps"])
-def test_every_case_in_packed_arithmetic_agrees_with_numpy(m7: CortexM, frugal: bool) -> None:
+def test_every_case_in_packed_arithmetic_agrees_with_numpy(m7: BoardTarget, frugal: bool) -> None:
     agrees(GRAPHS, CASE_RUNS, compile(together(), target=replace(m7, frugal=frugal)))
 
 
 @pytest.mark.slow
-def test_every_case_in_portable_c_agrees_with_numpy_on_the_board(portable: CortexM) -> None:
+def test_every_case_in_portable_c_agrees_with_numpy_on_the_board(portable: BoardTarget) -> None:
     program = compile(together(), target=portable)
     assert {path.parent.name for path in program.sources.runtime} == {"runtime", "kernels"}
     agrees(GRAPHS, CASE_RUNS[-2:], program)
@@ -69,20 +69,20 @@ def test_every_case_in_portable_c_agrees_with_numpy_on_the_board(portable: Corte
 
 @pytest.mark.slow
 @needs("arm-none-eabi-gcc")
-def test_gcc_builds_kernels_in_packed_arithmetic_of_the_same_bytes(m7: CortexM) -> None:
+def test_gcc_builds_kernels_in_packed_arithmetic_of_the_same_bytes(m7: BoardTarget) -> None:
     agrees(GRAPHS, CASE_RUNS[-2:], compile(together(), target=replace(m7, toolchain="gcc")))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m33"])
-def test_other_cores_with_packed_arithmetic_agree_with_numpy(m7: CortexM, core: str) -> None:
+def test_other_cores_with_packed_arithmetic_agree_with_numpy(m7: BoardTarget, core: str) -> None:
     board = replace(m7.board, core=BOARDS[core].core)
     agrees(GRAPHS, CASE_RUNS[-1:], compile(together(), target=replace(m7, board=board)))
 
 
 @pytest.mark.slow
 @needs("qemu-system-arm")
-def test_qemu_which_faults_on_unaligned_pairs_of_words_agrees_with_numpy(m7: CortexM, tmp_path: Path) -> None:
+def test_qemu_which_faults_on_unaligned_pairs_of_words_agrees_with_numpy(m7: BoardTarget, tmp_path: Path) -> None:
     program = compile(together(), target=m7)
     firmware = m7.build(program.graph, program.sources)
     run = CASE_RUNS[-1]
@@ -147,7 +147,7 @@ def layers(draw: st.DrawFn) -> Graph:
 
 @settings(max_examples=examples(8, quick=1))
 @given(graphs=st.lists(layers(), min_size=30, max_size=30), frugal=st.booleans(), seed=st.integers(0, 2**31))
-def test_layers_of_any_geometry_agree_with_numpy(m7: CortexM, graphs: list[Graph], frugal: bool, seed: int) -> None:
+def test_layers_of_any_geometry_agree_with_numpy(m7: BoardTarget, graphs: list[Graph], frugal: bool, seed: int) -> None:
     named = {f"{i} {graph.nodes[-1]}": graph for i, graph in enumerate(graphs)}
     runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in (2, 3 + seed)]
     agrees(named, runs, compile(together(named), target=replace(m7, frugal=frugal)))
@@ -178,7 +178,7 @@ def rows_of_threes(draw: st.DrawFn) -> Graph:
 
 @settings(max_examples=examples(6, quick=1))
 @given(graphs=st.lists(rows_of_threes(), min_size=30, max_size=30), seed=st.integers(0, 2**31))
-def test_single_rows_of_three_by_three_agree_with_numpy(m7: CortexM, graphs: list[Graph], seed: int) -> None:
+def test_single_rows_of_three_by_three_agree_with_numpy(m7: BoardTarget, graphs: list[Graph], seed: int) -> None:
     assert all(graph.outputs[0].type.shape[1] == 1 for graph in graphs)
     named = {f"{i} {graph.nodes[-1]}": graph for i, graph in enumerate(graphs)}
     runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in (2, 3 + seed)]
@@ -205,7 +205,7 @@ def short_windows(draw: st.DrawFn) -> Graph:
 @settings(max_examples=examples(6, quick=1))
 @given(graphs=st.lists(short_windows(), min_size=30, max_size=30), seed=st.integers(0, 2**31))
 def test_short_windows_round_alike_whether_their_weights_are_raised_or_not(
-    m7: CortexM, graphs: list[Graph], seed: int
+    m7: BoardTarget, graphs: list[Graph], seed: int
 ) -> None:
     named = {f"{i} {graph.nodes[-1]}": graph for i, graph in enumerate(graphs)}
     runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in (2, 3 + seed)]
@@ -229,13 +229,13 @@ def dense_layers(draw: st.DrawFn) -> Graph:
 
 @settings(max_examples=examples(6, quick=1))
 @given(graphs=st.lists(dense_layers(), min_size=40, max_size=40), seed=st.integers(0, 2**31))
-def test_fully_connected_layers_round_as_a_double_does(m7: CortexM, graphs: list[Graph], seed: int) -> None:
+def test_fully_connected_layers_round_as_a_double_does(m7: BoardTarget, graphs: list[Graph], seed: int) -> None:
     named = {f"{i}": graph for i, graph in enumerate(graphs)}
     runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in (2, 3 + seed)]
     agrees(named, runs, compile(together(named), target=m7))
 
 
-def test_a_depthwise_layer_takes_its_inputs_place(m7: CortexM) -> None:
+def test_a_depthwise_layer_takes_its_inputs_place(m7: BoardTarget) -> None:
     def graph(k: int, height: int, width: int, channels: int) -> Graph:
         g = Builder("placed")
         x = g.emit(ops.Requantize(), g.input("x", Type((1, height, width, channels), "int8", Q(0.04))), q=Q(0.05, 7))
@@ -253,7 +253,7 @@ def test_a_depthwise_layer_takes_its_inputs_place(m7: CortexM) -> None:
 
 
 @pytest.mark.parametrize("size", [4, 6, 8, 12, 17])
-def test_gradients_of_a_depthwise_layer_take_the_place_of_those_they_come_from(m7: CortexM, size: int) -> None:
+def test_gradients_of_a_depthwise_layer_take_the_place_of_those_they_come_from(m7: BoardTarget, size: int) -> None:
     n = Drawn(size, size=size)
     x = n.conv(n.x, 16, 3, activation="relu6")
     for _ in range(2):

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from smidgen.frontends.tflite import read_tflite, write_tflite
-from smidgen.frontends.tflite.writer import LOWERINGS
+from smidgen.frontends.tflite.write.operators import LOWERINGS
 from smidgen.ir import Graph, Op, evaluate
 from smidgen.ops import Normalize
 from smidgen.pipeline import compile

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from smidgen.codegen import RUNTIME, kept_examples, ring_header, store_files
+from smidgen.compiler import find_compiler
 from smidgen.ops.rules import Momentum
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
-from smidgen.targets.flash import PARTS, FlashPart
+from smidgen.targets.flash import PARTS, FlashPart, room_for_examples
 from smidgen.targets.host import Host
-from smidgen.targets.store import room_for_examples
 from smidgen.training import Options
 from tests.support.board_checks import HERE, STORE, board_answers
 from tests.support.native import SANITIZE, sanitized_kernels

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import find_compiler
 from smidgen.ir import Graph, evaluate_step
 from smidgen.memory import state_offsets
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.training.options import HeadDtype

@@ -13,17 +13,17 @@ from smidgen.codegen import RUNTIME, is_source
 from smidgen.ir import Graph
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS, M0PLUS, M3, RV32IMC, Core, resize
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 from tests.runtime.test_packed import CASE_RUNS, WARNINGS, agrees, layers, short_windows
 from tests.support.cases import GRAPHS, inputs, together
-from tests.support.guarded import GuardedBoard
+from tests.support.guarded_boards import GuardedBoard
 from tests.support.tools import need_compiler
 
 CORES = pytest.mark.parametrize("core", [M0PLUS, M3, RV32IMC], ids=["m0plus", "m3", "riscv"])
 
 
-def target(core: Core, cache: Path) -> CortexM:
+def target(core: Core, cache: Path) -> BoardTarget:
     """A board with room for all cases at once."""
     board = BOARDS["riscv32" if core.isa == "riscv" else "mps2-an500"]
     return GuardedBoard(replace(resize(board, "4MB", "4MB", "64KB"), core=core), cache=cache)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from smidgen.ir import Array, QParams, Type
-from smidgen.ops.conv_grad import ConvGradWeight
+from smidgen.ops.conv import ConvGradWeight
 from smidgen.ops.gradient import GradOp
 from smidgen.targets.boards import M0PLUS, M3, Core
 from tests.support.case_parts import Rng
-from tests.support.feeds import Feed, Shape, TrainingCase, gradients
-from tests.support.guarded import GuardedBoard
+from tests.support.guarded_boards import GuardedBoard
 from tests.support.training_cases import HOWS, conv_grad, depthwise_grad, fused
+from tests.support.training_inputs import Feed, Shape, TrainingCase, gradients
 from tests.targets.test_board_training import ROOMY, differing
 
 MOST = 255  # what magnitudes of gradients may come to before a sum of products with -128 needs more bits

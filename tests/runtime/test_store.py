@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smidgen.targets.compiler import find_compiler
+from smidgen.compiler import find_compiler
 from tests.support.board_checks import HERE, STORE, board_answers
 from tests.support.native import SANITIZE
 from tests.support.tiers import first

@@ -20,9 +20,10 @@ from smidgen.pipeline import compile
 from smidgen.runtime import working_memory
 from smidgen.targets.host import Host
 from tests.support.cases import CASES, GRAPHS, together
-from tests.support.feeds import RUNS, TrainingCase, mixed
 from tests.support.native import Kernels, argument, build_sanitized, declarations, pointer
+from tests.support.once import Once
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
+from tests.support.training_inputs import RUNS, TrainingCase, mixed
 
 LITERAL = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?f\b")
 DECLARED = re.compile(r"^void (smg_\w+)\(const \1_params", re.MULTILINE)  # what begins state takes no parameters
@@ -45,8 +46,12 @@ def inputs(cases: Sequence[TrainingCase], run: int) -> tuple[Array, ...]:
 
 
 @pytest.fixture(scope="session")
-def recorded(host: Host) -> dict[str, Runs]:
-    """What the host gives for every case, run after run."""
+def recorded(host: Host, once: Once) -> dict[str, Runs]:
+    """The host's outputs of every case, run after run."""
+    return once("training kernels", lambda _: record(host))
+
+
+def record(host: Host) -> dict[str, Runs]:
     recorded: dict[str, Runs] = {case.name: [] for case in TRAINING_CASES}
     for batch in mixed(TRAINING_CASES):
         graphs = {case.name: TRAINING_GRAPHS[case.name] for case in batch}
@@ -98,7 +103,7 @@ def test_no_kernel_that_trains_trips_a_sanitizer(tmp_path: Path) -> None:
             for run in range(RUNS):
                 vectors.writelines(array.tobytes() for array in inputs(batch, run))
                 vectors.writelines(array.tobytes() for runs in outs.values() for array in runs[run])
-        executable = build_sanitized(folder, together({name: TRAINING_GRAPHS[name] for name in outs}), RUNS)
+        executable = build_sanitized(together({name: TRAINING_GRAPHS[name] for name in outs}), RUNS)
         result = subprocess.run([executable, "vectors"], cwd=folder, capture_output=True, text=True, check=False)
         assert result.returncode == 0, f"{result.stdout}\n{result.stderr[:4000]}"
 

@@ -12,14 +12,14 @@ import pytest
 
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, Type, Value
-from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
+from smidgen.ops.conv import ConvGradInput, DepthwiseGradInput
 from smidgen.pipeline import Program, compile
 from smidgen.runtime import working_memory
 from smidgen.targets.boards import BOARDS, M0PLUS, M7, resize
-from smidgen.targets.cortex_m import BoardDevice, CortexM
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from tests.support.case_parts import Q, Weights
 from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.guarded import GuardedBoard, PortableBoard, touched, uses, watched
+from tests.support.guarded_boards import GuardedBoard, PortableBoard, touched, uses, watched
 from tests.support.native import declarations
 from tests.support.tiers import first
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
@@ -92,7 +92,7 @@ def test_ops_say_which_kernels_take_working_memory() -> None:
 
 
 def test_a_core_without_packed_arithmetic_reserves_less_for_gradients() -> None:
-    packed, plain = CortexM(BOARDS["cortex-m7"]), CortexM(BOARDS["cortex-m3"])
+    packed, plain = BoardTarget(BOARDS["cortex-m7"]), BoardTarget(BOARDS["cortex-m3"])
     for node in NODES:
         if isinstance(node.op, ConvGradInput) and not node.op.masked:
             assert plain.working(node, False) == 0

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import smidgen as sm
 from smidgen.cli import app
-from smidgen.results.choosing import contributions_page
+from smidgen.results.choices import contributions_page
 from smidgen.selection.contributions import (
     Contributions,
     ContributionsError,

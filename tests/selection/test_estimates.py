@@ -26,8 +26,8 @@ from smidgen.training.scheme import Scheme, load_scheme, resolve
 from tests.support.contributions import measured
 from tests.support.house import TOP
 from tests.support.shapes import draw_shapes
-from tests.support.tiers import examples
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
+from tests.support.tiers import examples, first
 
 ZOO = ("mcunet-5fps", "mbv2-w0.35", "proxyless-w0.3")
 
@@ -78,7 +78,7 @@ def test_shares_that_learn_the_same_channels_are_named_once() -> None:
         assert len(resolve(scheme, graph)[0].channels) not in others
 
 
-@pytest.mark.parametrize("name", ["resnet8", "mobilenet-v1", "ds-cnn", "squeezenet", "autoencoder"])
+@pytest.mark.parametrize("name", first("ds-cnn", "resnet8", "mobilenet-v1", "squeezenet", "autoencoder"))
 def test_a_network_of_other_blocks_has_layers_worth_training_too(name: str) -> None:
     graph = sm.from_torch(*draw(name))
     whole = [layer for layer, node in enumerate(layers(graph)) if not isinstance(node.op, Depthwise)]

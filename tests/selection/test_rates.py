@@ -29,7 +29,8 @@ from smidgen.targets.device import Device
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
+from tests.support.tiers import first
 
 COURSE = Course(8, 0.0)
 DATA = draw_shapes(40, 20)
@@ -43,7 +44,7 @@ def program(host: Host, scheme: str = "last:3", options: Options | None = None, 
     )
 
 
-@pytest.mark.parametrize("scheme", ["head", "last:5"])
+@pytest.mark.parametrize("scheme", first("head", "last:5"))
 def test_the_rate_chosen_learns_nearly_as_well_as_the_best_of_all(host: Host, scheme: str) -> None:
     built = program(host, scheme)
     chosen = choose_rate(built, DATA, COURSE)

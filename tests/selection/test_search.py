@@ -14,18 +14,19 @@ import smidgen as sm
 from smidgen.ir import Graph
 from smidgen.memory import state_bytes
 from smidgen.pipeline import plan
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
+from smidgen.selection.bounds import pose_analytic, pose_planned
 from smidgen.selection.methods import BestFirst, promise
-from smidgen.selection.problem import UNIT, Candidate, Choice, Layer, Problem, pose_analytic, pose_planned
+from smidgen.selection.problem import UNIT, Candidate, Choice, Layer, Problem
 from smidgen.selection.searching import Searcher
 from smidgen.selection.smoothing import smoothed
-from smidgen.targets.cortex_m import BESIDES, CortexM
-from smidgen.targets.finding import find
+from smidgen.targets import find
+from smidgen.targets.firmware import OVERHEAD, BoardTarget
 from smidgen.training.scheme import Scheme, analytic_memory
 from tests.support.contributions import measured
 from tests.support.networks import branches, gates, inverted_residual, pools_and_moves
-from tests.support.tiers import examples
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
+from tests.support.tiers import examples, first
 
 CLASSES = 4
 NETWORKS = ("mcunet-5fps", "mbv2-w0.35", "proxyless-w0.3")
@@ -91,7 +92,7 @@ def test_promises_for_coarse_cells_lose_nothing(posed: tuple[Problem, ...], budg
     assert (best.gain if best else None) == max(gains, default=None)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", first(*NETWORKS))
 def test_exact_gains_no_less_than_evolution_and_evolution_no_less_than_lots(name: str) -> None:
     graph = sm.load(name)
     searcher = Searcher(graph, measured(graph, 3), "host", None, True, True, lambda _: None)
@@ -166,7 +167,7 @@ def test_no_plan_takes_less_than_the_bound(name: str, data: st.DataObject, how: 
     assert alone.plan.lower_bound <= planned[1]
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", first(*NETWORKS))
 def test_the_bound_of_a_scheme_that_saves_much_is_nearly_its_plan(name: str) -> None:
     graph, options = sm.load(name), sm.Options(10)
     contributions, board = measured(graph, 5), find("cortex-m7")
@@ -182,6 +183,7 @@ def mcunet() -> Graph:
     return sm.load("mcunet-5fps")
 
 
+@pytest.mark.slow
 def test_what_is_found_for_128_kib_profiles_within_it_on_the_board(mcunet: Graph, cache: object) -> None:
     options = sm.Options(10)
     found = sm.search(mcunet, measured(mcunet, 1), "128KB", "cortex-m7", options=options)
@@ -190,7 +192,7 @@ def test_what_is_found_for_128_kib_profiles_within_it_on_the_board(mcunet: Graph
     assert found.planned is not None
     assert (program.memory.peak, program.memory.state) == (found.planned.arena, found.planned.state)
     assert measured_on_board.sram_bytes <= found.cost <= 128 * 1024
-    assert measured_on_board.sram.other + measured_on_board.sram.stack_bound <= BESIDES
+    assert measured_on_board.sram.other + measured_on_board.sram.stack_bound <= OVERHEAD
     assert measured_on_board.exact.equal
     assert found.cost > 0.97 * 128 * 1024
 
@@ -224,7 +226,7 @@ def test_every_point_of_the_curve_is_what_a_single_search_finds() -> None:
 def test_the_exact_search_of_a_small_network_finds_what_planning_everything_finds() -> None:
     graph, options, board = inverted_residual(1), sm.Options(CLASSES, weight_bits=8), find("cortex-m7")
     contributions = measured(graph, 4, shares=(Fraction(1),))
-    (problem,) = pose_planned(graph, smoothed(contributions), (8,), options, board.working, board.besides, True)
+    (problem,) = pose_planned(graph, smoothed(contributions), (8,), options, board.working, board.overhead, True)
     rows = []
     for gain, _, biases, choices in everything(problem):
         candidate = problem.candidate(biases, choices)
@@ -238,9 +240,9 @@ def test_the_exact_search_of_a_small_network_finds_what_planning_everything_find
 
 
 def _fits(graph: Graph, scheme: Scheme, options: sm.Options, board: object, most: int) -> bool:
-    assert isinstance(board, CortexM)
+    assert isinstance(board, BoardTarget)
     layout = plan(graph, scheme, board, options=options, streamed_input=True)
-    return layout.peak + state_bytes(layout.graph) + board.besides <= most
+    return layout.peak + state_bytes(layout.graph) + board.overhead <= most
 
 
 def test_a_budget_below_the_head_alone_names_the_least_that_works() -> None:

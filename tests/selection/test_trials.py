@@ -20,7 +20,7 @@ from smidgen import cli
 from smidgen.data import Data, DataError
 from smidgen.data.samples import Samples
 from smidgen.frontends.native import write_smg
-from smidgen.results.contributions import summarize
+from smidgen.results.choices import summarize
 from smidgen.selection import Contributions, analysis
 from smidgen.selection.analysis import QUICK_STEPS
 from smidgen.selection.contributions import BiasDepth, Conditions, LayerShare, layer_names, read_contributions

@@ -25,7 +25,7 @@ from smidgen.ops.dense import LANES, dot_f32
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.ops.update import BiasStep
 from smidgen.pipeline import Program, compile
-from smidgen.simulation import FleetProgress, Simulation, courses, head, integers, simulate, sums
+from smidgen.simulation import FleetProgress, Simulation, backward, courses, integers, simulate, sums
 from smidgen.simulation.device import Simulator
 from smidgen.simulation.forward import lanes_dot
 from smidgen.simulation.steps import IntegerStep
@@ -35,8 +35,8 @@ from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.networks import CLASSES, branches, gates, inverted_residual, one_scale, pools_and_moves, samples
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 STEPS = 4
@@ -113,6 +113,7 @@ def test_a_step_is_computed_for_the_devices_that_take_it_alone() -> None:
     assert {step.devices for step in weights} == {2}
 
 
+@pytest.mark.slow
 def test_a_backbone_learns_on_the_cpu_what_the_hosts_c_learns(host: Host) -> None:
     model = sm.load("mcunet-5fps")
     programs = [
@@ -364,9 +365,9 @@ def test_the_float_head_adds_and_exponentiates_as_the_device_does() -> None:
     ours = lanes_dot(torch.from_numpy(x.T.copy())[None], torch.from_numpy(w)[None], LANES)
     assert np.array_equal(ours[0, :, 0].numpy(), dot_f32(x, w)[0])
     numbers = -np.abs(rng.normal(size=1000) * 30).astype(np.float32)
-    assert np.array_equal(head.exp_f32(torch.from_numpy(numbers)).numpy(), exp_f32(numbers))
+    assert np.array_equal(backward.exp_f32(torch.from_numpy(numbers)).numpy(), exp_f32(numbers))
     positive = np.exp(rng.normal(size=1000) * 10).astype(np.float32)
-    assert np.array_equal(head.log_f32(torch.from_numpy(positive)).numpy(), log_f32(positive))
+    assert np.array_equal(backward.log_f32(torch.from_numpy(positive)).numpy(), log_f32(positive))
 
 
 def test_state_is_told_by_the_names_of_the_program() -> None:

@@ -152,7 +152,7 @@ def test_tensors_and_sounds_are_shown_as_the_host_shows_them() -> None:
     rng = np.random.default_rng(0)
     tensors: tuple[Array, ...] = tuple(rng.normal(0, 1, (49, 10, 1)).astype(np.float32) for _ in range(7))
     sounds: tuple[Array, ...] = tuple(rng.integers(-9999, 9999, 16000).astype(np.int16) for _ in range(7))
-    taken = PixelEncoding(Type((1, 49, 10, 1), "int8", QParams.per_tensor(0.6, 80)), sound=MFCC)
+    taken = PixelEncoding(Type((1, 49, 10, 1), "int8", QParams.per_tensor(0.6, 80)), audio=MFCC)
     for images in (tensors, sounds, (*tensors[:3], *sounds[:4])):
         samples = Samples(images, tuple(range(7)))
         shown = CourseImages(samples, taken, CROPS, "cpu")

@@ -1,4 +1,4 @@
-"""A small analysis, and what tests need to watch one: who works for a process, and outcomes that are made up."""
+"""A small analysis, the processes that work for it, and a launcher with made-up outcomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from smidgen.data import Data
 from smidgen.ir import Graph
 from smidgen.selection import AnalysisProgress, Contributions, analyze
-from smidgen.selection.launchers import Outcome, Setup, say_nothing
+from smidgen.selection.launchers import Outcome, Setup, ignore
 from smidgen.selection.trials import Trial
 from tests.support.networks import inverted_residual
 from tests.support.shapes import draw_shapes
@@ -37,7 +37,7 @@ def small_analysis(output: Path | None = None, **settings: object) -> Contributi
 
 
 class Interrupted(Exception):
-    """What a test stops an analysis with."""
+    """Raised by a test to stop an analysis."""
 
 
 def stop_after(count: int) -> object:
@@ -75,7 +75,7 @@ class PretendedLauncher:
         self.asked: list[Trial] = []
 
     def launch(
-        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = ignore
     ) -> Generator[tuple[Trial, Outcome]]:
         for trial in trials:
             self.asked.append(trial)

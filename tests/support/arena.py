@@ -1,7 +1,7 @@
 """A program run in numpy on one real block of bytes, its tensors where a plan puts them.
 
-It tells whether a plan changes a result, and is as unkind as a kernel may be: working memory and outputs are filled
-with noise before inputs are read, unless an output takes exactly the place of an input it may take.
+It shows whether a plan changes a result, and treats memory as harshly as a kernel may: working memory and outputs are
+filled with noise before inputs are read, unless an output takes exactly the place of an input it may take.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Outside(Exception):
 
 
 class Arena:
-    """Bytes, where each value lies among them, and what lies elsewhere."""
+    """The arena's bytes, the offset of each value in them, and the values kept outside."""
 
     def __init__(self, graph: Graph, plan: Plan, schedule: Schedule, arrays: tuple[Array, ...]) -> None:
         self.graph, self.schedule = graph, schedule
@@ -145,7 +145,7 @@ def _ref(node: Node, arrays: Mapping[Value, Array]) -> tuple[Array, ...]:
 
 
 def outcome(graph: Graph, plan: Plan, schedule: Schedule, arrays: tuple[Array, ...]) -> Bytes | None:
-    """What a program gives with such a plan; None where it would touch what is not its own, or compute nonsense."""
+    """Return a program's results with a plan; None where it touches memory outside the arena or computes nonsense."""
     try:
         with np.errstate(all="ignore"):
             return Arena(graph, plan, schedule, arrays).run()

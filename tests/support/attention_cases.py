@@ -1,4 +1,4 @@
-"""Gradients of what attention is made of: products of two computed tensors, softmax, normalization."""
+"""Cases of the gradients of attention: products of two computed tensors, softmax, normalization."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from smidgen.ops.matmul import MatMulGrad
 from smidgen.ops.normalize import NormalizeGrad
 from smidgen.ops.softmax import OUTPUT, SoftmaxGrad
 from smidgen.ops.unit_norm import UnitNormGrad
-from tests.support.feeds import SHIFTS, Feed, TrainingCase, activation, every_way, gradient, gradients
+from tests.support.training_inputs import SHIFTS, Feed, TrainingCase, activation, every_way, gradient, gradients
 
 Gradient = TypeVar("Gradient", SoftmaxGrad, UnitNormGrad)
 
 
 def shares(*shape: int) -> Feed:
-    """What a softmax gives, or anything."""
+    """Return a feed of softmax outputs, sometimes of arbitrary bytes."""
 
     def draw(rng: np.random.Generator) -> Array:
         drawn = rng.integers(-128, 128, shape).astype(np.int8)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from smidgen.pipeline import Program, compile
 from smidgen.training import Options
-from tests.support.hearing import listener
+from tests.support.audio_signals import listener
 from tests.support.networks import CLASSES, inverted_residual
 from tests.support.streams import streaming_network
 
@@ -96,11 +96,11 @@ def programs() -> dict[str, Program]:
         "Where the image is handed over row by row (`--input streamed`)": compile(net, streamed_input=True),
         "Where classes have names": compile(net, class_names=names),
         "Programs that learn (`--scheme`)": compile(net, "last:2", options=options, class_names=names),
-        "Programs that are told numbers (`--loss mse` and others)": compile(
+        "Programs with other labels than classes (`--loss mse` and others)": compile(
             net, "last:2", options=Options(2, loss="mse")
         ),
         "Programs that replay (`--replay`)": compile(net, "last:2", options=options, replay="64KB"),
-        "Programs that hear": compile(listener()),
+        "Programs with an audio front end": compile(listener()),
         "Programs that go on from run to run": compile(streaming_network()),
     }
 

@@ -1,4 +1,4 @@
-"""What op cases are built from: graphs of one op around random weights and scales."""
+"""Parts of op cases: graphs of one op around random weights and scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table of small graphs for every op: what a kernel, a target or a pass is to agree with `evaluate` on."""
+"""One table of small graphs for every op, on which kernels, targets and passes must agree with `evaluate`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.ir import Array, Graph, Node, Type, Value
 from smidgen.numerics import ACTIVATIONS
-from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
+from smidgen.ops.functions import TABLES as TFLITE_TABLES
 from tests.support.case_parts import (
     FUNCTION_PARAMETERS,
     SATURATING,
@@ -283,7 +283,7 @@ RUNS = 5
 
 
 def inputs(graph: Graph, run: int) -> tuple[Array, ...]:
-    """What to feed a graph in one of RUNS runs: the extremes first, then two draws."""
+    """Return the inputs of one of RUNS runs of a graph: the extremes first, then two draws."""
     rng = np.random.default_rng(run)
     draws = (partial(_filled, -128), partial(_filled, 127), partial(_ends, rng), partial(_random, rng))
     draw = draws[min(run, len(draws) - 1)]

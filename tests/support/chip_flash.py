@@ -1,4 +1,4 @@
-"""Flash controllers of chips, as their reference manuals say, around an emulated board: what drivers write to."""
+"""Flash controllers of chips, after their reference manuals, around an emulated board: the registers of drivers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE, WORD, ERASED = 4096, 4, 0xFFFF_FFFF
 
 
 class Controller(ABC):
-    """Refuses what the chip would: each refusal is told in `wrong`."""
+    """A flash controller that refuses what the chip would; `wrong` lists each refusal."""
 
     page: int  # of its registers
     flash: int  # the address from which a store may write
@@ -43,7 +43,7 @@ class Controller(ABC):
 
     @abstractmethod
     def may_program(self, emulator: Uc) -> bool:
-        """Whether the registers allow a word to be programmed now."""
+        """Return whether the registers allow a word to be programmed now."""
 
     def _programmed(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
         before = int.from_bytes(emulator.mem_read(address, WORD), "little")
@@ -60,7 +60,7 @@ class Controller(ABC):
 
 
 class Nvmc(Controller):
-    """An nRF52's: CONFIG says whether words may be written or pages erased."""
+    """An nRF52's controller: CONFIG selects writing words or erasing pages."""
 
     page, flash, bytes = 0x4001_E000, 0x000F_0000, 64 << 10
     READY, CONFIG, ERASEPAGE = 0x4001_E400, 0x4001_E504, 0x4001_E508
@@ -71,7 +71,7 @@ class Nvmc(Controller):
     def _written(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
         if address == self.ERASEPAGE:
             if bytes(emulator.mem_read(self.CONFIG, 1)) != b"\x02":
-                self.wrong.append("erased while CONFIG did not say so")
+                self.wrong.append("erased while CONFIG did not allow it")
             self.erase(emulator, value, PAGE)
         elif address != self.CONFIG:
             self.wrong.append(f"wrote 0x{address:08x}")

@@ -1,4 +1,4 @@
-"""Contributions as an analysis would find them, drawn at random: for tests that search."""
+"""Contributions such as an analysis finds, drawn at random, for tests of searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands as pages write them, held to the command line and the scripts they call, without running anything."""
+"""Commands in documents, checked against the command line and the scripts they call without running anything."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _command(words: list[str]) -> list[str]:
 
 
 def is_placeholder(word: str) -> bool:
-    """Whether a word stands for what the reader puts there."""
+    """Return whether a word is a placeholder for the reader's value."""
     return word == LEFT_OUT or PLACEHOLDER.fullmatch(word) is not None
 
 
@@ -128,14 +128,14 @@ def _check_verb(command: Any, path: list[str], words: list[str], whole: bool) ->
 
 
 def _value_of(command: Any, option: str) -> list[str]:
-    """What stands for the value that a sentence leaves out behind an option, if that takes one."""
+    """Return a placeholder for the value that a sentence leaves out behind an option, if it takes one."""
     takes = any(option in parameter.opts and not getattr(parameter, "is_flag", False) for parameter in command.params)
     return ["VALUE"] if takes else []
 
 
 @cache
 def targets() -> frozenset[str]:
-    """What `make` makes at the top of the checkout."""
+    """Return the targets of the Makefile."""
     return frozenset(re.findall(r"^([a-z][\w-]*):", (TOP / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -147,7 +147,7 @@ def check_make(words: list[str]) -> None:
 
 
 def check_python_text(text: str, place: str) -> list[str]:
-    """What is wrong with Python that is not run: its syntax, or names that `sm` does not have."""
+    """Return what is wrong with Python that is not run: its syntax, or names that `sm` does not have."""
     try:
         tree = ast.parse(text, place)
     except SyntaxError as error:
@@ -161,7 +161,7 @@ def check_python_text(text: str, place: str) -> list[str]:
 
 
 def check_shell(text: str, place: str, whole: bool = True) -> tuple[list[str], list[list[str]]]:
-    """What is wrong with a shell's text, and the calls of Python scripts in it, which `doc_scripts.py` checks."""
+    """Return what is wrong with a shell block, and its calls of Python scripts, which `doc_scripts.py` checks."""
     wrong, scripts = [], []
     try:
         commands = list(simple_commands(text))

@@ -1,4 +1,4 @@
-"""The pages that users read, taken apart: their code blocks, what stands before each, and commands within sentences."""
+"""The pages that users read, in parts: their code blocks, the text before each, and commands within sentences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Where it is, as compilers say it."""
+        """The file and line, as compilers print them."""
         return f"{self.page.relative_to(TOP)}:{self.line}"
 
 
@@ -51,7 +51,7 @@ class Page:
 
     @property
     def runs(self) -> tuple[Block, ...]:
-        """What is run, in order."""
+        """The blocks that are run, in order."""
         return tuple(b for b in self.blocks if b.language in ("bash", "python") and b.reason is None)
 
     def spans(self) -> list[str]:
@@ -60,7 +60,7 @@ class Page:
 
 
 def paths() -> list[Path]:
-    """Every page: the front one, the documents, and what each example says of itself."""
+    """Return every page: the README, the documents, and each example's README."""
     return [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md")), *sorted((TOP / "examples").rglob("README.md"))]
 
 
@@ -80,8 +80,8 @@ def parse(path: Path, text: str) -> Page:
         if opened is None:
             before.append(line)
             continue
-        told = _comments(before)
-        setups += [name for kind, name in told if kind == "setup"]
+        comments = _comments(before)
+        setups += [name for kind, name in comments if kind == "setup"]
         directly = dict(_comments(_tail(before)))
         code = "\n".join(_code(lines, opened["mark"], len(opened["indent"])))
         reason = directly.get("not run")
@@ -115,13 +115,13 @@ def _tail(lines: list[str]) -> list[str]:
 
 
 def _holds(reason: str) -> bool:
-    """Whether a reason is one of those there are, or names a test that runs the block."""
+    """Return whether a reason is a known one, or names a test that runs the block."""
     test = ELSEWHERE.search(reason)
     return reason in REASONS or (test is not None and (TOP / test[1]).is_file())
 
 
 def complaints(page: Page) -> list[str]:
-    """What of a page's fences and comments breaks the convention."""
+    """Return what breaks the convention in a page's fences and comments."""
     found = []
     for block in page.blocks:
         if block.language not in (*RUN, *SHOWN):
@@ -129,7 +129,7 @@ def complaints(page: Page) -> list[str]:
         if block.reason is not None and not _holds(block.reason):
             found.append(f"{block.place}: `not run: {block.reason}`; one of {', '.join(REASONS)}")
         if block.reason is not None and block.language not in RUN:
-            found.append(f"{block.place}: it says why it is not run, but its fence says no language that is run")
+            found.append(f"{block.place}: it has a reason not to be run, but its fence names no language that is run")
         commands = [line for line in block.text.splitlines() if re.match(rf"(\$ )?({'|'.join(COMMANDS)}) ", line)]
         if block.language in ("", "text") and commands:
             found.append(f"{block.place}: a command in a fence without a language: {commands[0]}")

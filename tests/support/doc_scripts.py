@@ -1,7 +1,7 @@
-"""Holds calls of Python scripts to what their argparse takes: JSON lists of [place, script, words …] on stdin.
+"""Checker of calls of Python scripts against their argparse: JSON lists of [place, script, words …] on stdin.
 
-A process of its own: each script is loaded up to where it parses its arguments, and stopped there. What is wrong is
-printed, one line each.
+It runs in a separate process: each script is loaded up to where it parses its arguments, and stopped there. Mistakes
+are printed, one line each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reached(BaseException):
 
 
 class Wrong(Exception):
-    """What argparse says of words."""
+    """Raised with argparse's complaint."""
 
 
 def stop(parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:

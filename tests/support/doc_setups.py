@@ -1,4 +1,4 @@
-"""What pages take for granted: pictures, models, tables and sounds under the names they use."""
+"""Files that pages expect: pictures, models, tables and audio under the names they use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.house import TOP
 from tests.support.networks import branches, inverted_residual
 from tests.support.shapes import SIDE, draw_shape
@@ -70,7 +70,7 @@ def two_models(folder: Path) -> None:
 
 
 def motions(folder: Path) -> None:
-    """What an accelerometer felt: rows of `motions.csv`, `recordings/`, and a network for them, `motions.onnx`."""
+    """An accelerometer's recordings: rows of `motions.csv`, `recordings/`, and a network for them, `motions.onnx`."""
     from tests.support.motions import draw_motions, write_onnx, write_recordings, write_rows  # which import PyTorch
 
     table = write_rows(folder / "motions.csv", *draw_motions(20))

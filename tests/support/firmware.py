@@ -1,4 +1,4 @@
-"""Compiles one project and prints a digest of each of its files: `python firmware.py NAME`, a process of its own."""
+"""Digests of the files of one compiled project: `python -m tests.support.firmware NAME`, in a separate process."""
 
 from __future__ import annotations
 

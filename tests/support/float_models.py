@@ -1,4 +1,4 @@
-"""What tests of float models share: inputs and outputs in the file's order against ours, and oracles."""
+"""Helpers for float models: inputs and outputs in the file's order and in ours, and oracles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(graph: Graph, *arrays: Array) -> list[Array]:
 
 
 def close(ours: Array, theirs: Array, tolerance: float = 1e-4) -> bool:
-    """Whether an output is a file's, in its order or channels last, relative to its largest element."""
+    """Return whether an output equals a file's, in its order or channels last, relative to its largest element."""
     last = np.moveaxis(theirs, 1, -1) if theirs.ndim > 2 else theirs
     small = tolerance * max(float(np.abs(theirs).max()), 1e-3)
     fits = [a for a in (theirs, last) if a.shape == ours.shape or (1, *a.shape) == ours.shape]
@@ -35,7 +35,7 @@ def close(ours: Array, theirs: Array, tolerance: float = 1e-4) -> bool:
 
 
 def runtime(model: Path | bytes, *arrays: Array, optimized: bool = True) -> list[Array]:
-    """What ONNX Runtime computes."""
+    """Return what ONNX Runtime computes."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     if not optimized:

@@ -1,9 +1,9 @@
-"""What the passes by which quantization folds a model leave of tiny ones."""
+"""Tiny models before and after the passes by which quantization folds them."""
 
 from __future__ import annotations
 
 from smidgen.quantization.folding import crop_kernels, drop_idle, fold_back, fold_forward, settle_affine
-from tests.support.texts import Case
+from tests.support.graph_texts import Case
 
 FOLDING_CASES = (
     Case(

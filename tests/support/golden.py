@@ -1,6 +1,6 @@
-"""Figures of five programs as they were last accepted: `python -m tests.support.golden` measures and writes them anew.
+"""Figures of five programs as they were last accepted: `python -m tests.support.golden` measures and writes them again.
 
-A change that moves one of them says so: it comes with another `golden.json`, in which a reviewer reads by how much.
+A change that moves one of them comes with another `golden.json`, in which a reviewer reads by how much.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 import smidgen as sm
-from smidgen.results.comparing import LEARNING_RATE, random_inputs
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.results.comparison import LEARNING_RATE, random_inputs
+from smidgen.targets.firmware import BoardDevice
 from tests.support.networks import CLASSES, branches
 
 FILE = Path(__file__).parent / "golden.json"
@@ -26,7 +26,7 @@ COMPILER = f"ziglang {version('ziglang')}"  # another one makes other code, of t
 
 @dataclass(frozen=True)
 class Figures:
-    """What a program takes on its emulated board, and what it has learned there after two steps on noise."""
+    """The figures of a program on its emulated board, and a digest of its state after two steps on noise."""
 
     forward_instructions: int
     step_instructions: int
@@ -67,12 +67,12 @@ def measure(program: sm.Program) -> Figures:
         learned = hashlib.sha256()
         for name, array in sorted(device.state().items()):
             learned.update(name.encode() + array.tobytes())
-        memory = device.memory()
-        return Figures(forward, device.counts().total, memory.sram, memory.flash, learned.hexdigest())
+        sram, flash = device.memory().bytes, device.image.flash_bytes
+        return Figures(forward, device.counts().total, sram, flash, learned.hexdigest())
 
 
 def read() -> dict[str, Figures]:
-    """What was last accepted."""
+    """Return the figures that were last accepted."""
     return {name: Figures(**figures) for name, figures in json.loads(FILE.read_text())["programs"].items()}
 
 

@@ -14,12 +14,13 @@ ROOT = TOP / "src" / "smidgen"
 # Data flows down this list; a module imports only what stands above it, or its own entry.
 LAYERS = {
     "errors": "the errors a user can meet, all under `SmidgenError`",
+    "records": "dataclasses out of JSON",
     "threads": "work shared out among this machine's cores, results in order",
-    "targets.compiler": "this machine's C compiler, up here because it also builds the memory planner's search",
+    "compiler": "the host's C compiler, and a cache of what it built",
     "ir": "the graph: types, values, ops, nodes in order; build, verify, evaluate; the graph as text and back",
     "numerics": "the arithmetic contract in numpy; random bits by counter, and rounding with them",
     "ops": "one family a file: shape rule, numpy reference, gradient, kernel's name and parameters",
-    "data": "pictures, arrays, tables and what is told of each sample; samples → a model's input",
+    "data": "pictures, audio, arrays and tables with their labels; samples → a model's input",
     "frontends": "files → graph: `.tflite`, `.onnx` and `.smg` (and back), PyTorch, Keras, the paper's release",
     "quantization": "float graph + images → int8 graph and a report (`docs/internals/quantization.md`)",
     "zoo": "architectures in code, weights that ship; a name or a file → graph",
@@ -27,7 +28,7 @@ LAYERS = {
     "memory": "rows through ring buffers, the order of nodes, where everything lies; a check that shares no code",
     "runtime": "`smidgen.h`, `smidgen_training.h` and the kernels, portable C99; in `avx2.h`, `vnni.h`, `cortex_m/`, "
     "`helium/` and `scalar/` the same for processors that can do more, or less; `link/`: frames over a byte "
-    "stream; `store/`: what was learned, kept in flash; `working.py`: what each kernel needs",
+    "stream; `store/`: what was learned, kept in flash; `working*.c`: the working memory of each kernel",
     "codegen": "graph + plan → C: one readable call per node",
     "targets": "this machine as a shared library; Cortex-M and RISC-V boards, emulated; exported projects",
     "pipeline": "`compile()`: every stage in order",

@@ -1,4 +1,4 @@
-"""Tiny data sets in the layouts of their publishers: every image is of one shade, by which it is known again."""
+"""Tiny data sets in the layouts of their publishers: every image has one shade, which identifies it."""
 
 from __future__ import annotations
 

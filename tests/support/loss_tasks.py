@@ -14,7 +14,7 @@ from smidgen.ops.losses import loss_of
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device, Target
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 INPUT = QParams.per_tensor(1 / 32, -10)
 Label = int | Array | None
@@ -144,7 +144,7 @@ def pictures() -> Task:
 
 
 def cells() -> Task:
-    """Which cells of a map the square covers; the border of the map is not told."""
+    """Return which cells of a map the square covers; the border of the map has no labels."""
     n = Int8Net(26, 16, 16, 3)
     x = n.conv(n.x, 6, 3)
     x = n.conv(n.g.emit(AvgPool((4, 4), (4, 4)), x, q=x.type.q), 8)

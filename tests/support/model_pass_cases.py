@@ -1,8 +1,8 @@
-"""What passes over models, as files give them, leave of tiny ones."""
+"""Tiny models, as files give them, before and after passes."""
 
 from __future__ import annotations
 
-from smidgen.frontends.tflite.variables import assign_early
+from smidgen.frontends.tflite.read.variables import assign_early
 from smidgen.frontends.tidy import (
     cancel_transposes,
     crop_parts,
@@ -13,7 +13,7 @@ from smidgen.frontends.tidy import (
     sink_functions,
 )
 from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
-from tests.support.texts import Case
+from tests.support.graph_texts import Case
 
 MODEL_CASES = (
     Case(

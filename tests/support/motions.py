@@ -43,10 +43,10 @@ def write_speeds(path: Path, x: Array) -> Path:
     return _write_table(path, x, ("speed", "rest"), [(f"{s:.4f}", f"{1 - s / 2:.4f}") for s in shakes])
 
 
-def _write_table(path: Path, x: Array, told: tuple[str, ...], words: Sequence[tuple[str, ...]]) -> Path:
+def _write_table(path: Path, x: Array, columns: tuple[str, ...], words: Sequence[tuple[str, ...]]) -> Path:
     names = [f"{axis}{row}" for row in range(ROWS) for axis in "xyz"]
-    lines = [",".join((*map(repr, map(float, one.ravel())), *said)) for one, said in zip(x, words, strict=True)]
-    path.write_text("\n".join((",".join((*names, *told)), *lines)) + "\n")
+    lines = [",".join((*map(repr, map(float, one.ravel())), *row)) for one, row in zip(x, words, strict=True)]
+    path.write_text("\n".join((",".join((*names, *columns)), *lines)) + "\n")
     return path
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from smidgen.errors import SmidgenError
 from smidgen.ir import DTYPES, OPS, Array, Graph, Node, Type, Value, infer
 from smidgen.ir.rewriting import prune
-from smidgen.ir.text import _Reader, print_graph
+from smidgen.ir.text import _TextReader, print_graph
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops.dense import Dense
 from smidgen.ops.rules import Momentum
@@ -53,7 +53,7 @@ def text_of(graph: Graph) -> Text:
 
 @cache
 def sound() -> tuple[tuple[Text, ...], tuple[Text, ...]]:
-    """What is mutated: whole training steps, before and after passes, and every case of a kernel alone."""
+    """Return the graphs to mutate: whole training steps, before and after passes, and every case of a kernel alone."""
     hows = (
         (Fraction(1), Options(CLASSES)),
         (Fraction(1, 2), Options(CLASSES)),
@@ -225,7 +225,7 @@ def mutate(seed: int) -> Text:
 
 def consistent(text: Text) -> Text:
     """Nodes' outputs declared as their ops infer them: a change spreads instead of being refused."""
-    reader = _Reader(_with_data(text).data)
+    reader = _TextReader(_with_data(text).data)
     try:
         for line in text.lines:
             reader.line(line)

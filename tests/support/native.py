@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.codegen import PORTABLE, RUNTIME
-from smidgen.ir import Array, Graph, Node, Params, Value
+from smidgen.compiler import Cache, cache_folder, find_compiler
+from smidgen.ir import Array, Graph, Node, Value
 from smidgen.pipeline import compile
-from smidgen.runtime import working_memory
-from smidgen.targets.compiler import Cache, cache_folder, find_compiler
+from smidgen.runtime import struct, working_memory
 
 GUARD = 64  # bytes after working memory that must stay as they are
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
@@ -38,18 +38,17 @@ def sanitized_kernels() -> list[Path]:
     ]
 
 
-def build_sanitized(folder: Path, graph: Graph, runs: int) -> Path:
-    """An executable that runs the graph on recorded vectors and compares."""
+def build_sanitized(graph: Graph, runs: int) -> Path:
+    """Return an executable that runs the graph on recorded vectors and compares."""
     files = dict(compile(graph).sources.files)
     tensors = {"input": [v.type.bytes for v in graph.inputs], "output": [v.type.bytes for v in graph.outputs]}
     sizes = [f"static const size_t {n}_bytes[] = {{{', '.join(map(str, b))}}};" for n, b in tensors.items()]
     files["sizes.h"] = "\n".join([f"enum {{ RUNS = {runs}, LARGEST = {max(tensors['output'])} }};", *sizes, ""])
     files["main.c"] = (Path(__file__).parent / "sanitized_main.c").read_text()
-    for name, text in files.items():
-        (folder / name).write_text(text)
     own = [name for name in files if name.endswith(".c")]
-    find_compiler()(*SANITIZE, "-I.", f"-I{RUNTIME}", "-o", "sanitized", *own, *sanitized_kernels(), folder=folder)
-    return folder / "sanitized"
+    headers = {path.name: path.read_text() for path in sorted(RUNTIME.glob("*.h"))}
+    cache = Cache(cache_folder(), find_compiler())
+    return cache.build("", {**headers, **files}, *SANITIZE, "-I.", *own, *sanitized_kernels())
 
 
 class Kernels:
@@ -66,17 +65,6 @@ class Kernels:
     def call(self, node: Node, *arguments: object) -> None:
         params = node.op.params(node)  # kept until the call is over: the struct only points to its arrays
         self.loaded[node.op.symbol(node)](ctypes.byref(struct(params)), *arguments)
-
-
-def struct(params: Params) -> ctypes.Structure:
-    """The parameters of a kernel; ops list them in the order of the C struct."""
-    kinds = {int: ctypes.c_int32, float: ctypes.c_float, np.ndarray: ctypes.c_void_p}
-    fields = [(name, kinds[type(item)]) for name, item in params.items()]
-    params_type = type("params", (ctypes.Structure,), {"_fields_": fields})
-    made: ctypes.Structure = params_type(
-        *((item.ctypes.data if item.size else 0) if isinstance(item, np.ndarray) else item for item in params.values())
-    )
-    return made
 
 
 class Map(ctypes.Structure):

@@ -34,7 +34,7 @@ DEAD_SCALE, DEAD_BIAS = 1e-9, -(2**31)  # of a channel that training of the back
 
 
 class Drawn:
-    """A network in the making, on an image that says which range each value takes."""
+    """A network under construction, beside a sample image that gives each value's range."""
 
     def __init__(self, seed: int, dead: int = 0, shared: bool = False, size: int = SIZE) -> None:
         self.rng = np.random.default_rng(seed)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from smidgen import ops
-from smidgen.frontends.onnx.operators import OPERATOR_RULES as ONNX
+from smidgen.frontends.onnx.read.operators import OPERATOR_RULES as ONNX
 from smidgen.frontends.onnx.write.plain import RULES as TO_ONNX
-from smidgen.frontends.tflite.operators import OPERATOR_RULES as TFLITE
-from smidgen.frontends.tflite.writer import LOWERINGS as TO_TFLITE
+from smidgen.frontends.tflite.read import OPERATOR_RULES as TFLITE
+from smidgen.frontends.tflite.write.operators import LOWERINGS as TO_TFLITE
 from smidgen.frontends.torch.operators import RULES as ATEN
 from smidgen.ir import Op
 from smidgen.ops.functions import FUNCTIONS
@@ -116,7 +116,7 @@ def _listed(text: str) -> str:
 
 
 def tables() -> tuple[set[str], set[str], set[str]]:
-    """What the readers know, by kind of file."""
+    """Return the operators that the readers know, by kind of file."""
     return set(ONNX), set(ATEN), set(TFLITE)
 
 

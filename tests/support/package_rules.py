@@ -1,4 +1,4 @@
-"""What the tools of two ecosystems check of a package, where they cannot be installed: rules, read in their sources.
+"""Rules that the tools of two ecosystems check in a package, taken from their sources, where they are not installed.
 
 A pack: PACK.xsd 1.7.32 of Open-CMSIS-Pack-Spec, and packchk's messages, which are named as it numbers them. A module
 and a sample: the schemas of Zephyr's scripts/zephyr_module.py and scripts/schemas/twister/testsuite-schema.yaml.
@@ -21,7 +21,7 @@ COMPILERS = {"GCC", "ARMCC", "IAR", "Tasking", "GHS", "Cosmic", "G++", "XC", "CL
 
 
 def pack_faults(folder: Path) -> list[str]:
-    """What packchk would say of an unpacked pack."""
+    """Return packchk's complaints about an unpacked pack."""
     return list(_pack_faults(folder))
 
 
@@ -121,7 +121,7 @@ MODULE = {"name", "build", "tests", "samples", "boards", "blobs", "security", "p
 
 
 def module_faults(module: Mapping[str, object], folder: Path) -> list[str]:
-    """What zephyr_module.py would say of a module's description, and of the paths in it."""
+    """Return zephyr_module.py's complaints about a module's description and the paths in it."""
     return list(_module_faults(module, folder))
 
 
@@ -151,7 +151,7 @@ ANY = {"tags", "platform_allow", "platform_exclude", "arch_allow", "depends_on",
 
 
 def sample_faults(sample: Mapping[str, object]) -> list[str]:
-    """What twister would say of a sample's description."""
+    """Return twister's complaints about a sample's description."""
     return list(_sample_faults(sample))
 
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from smidgen.targets.compiler import find_compiler
+from smidgen.compiler import find_compiler
 from smidgen.targets.image import read_image
 
 PLUGIN = Path(__file__).parent / "qemu_count.c"
@@ -29,7 +29,7 @@ def run_firmware(firmware: Path, folder: Path, patience: float = 60, machine: Se
 
 
 def loaded(firmware: Path, folder: Path) -> list[str]:
-    """What puts firmware into flash, and the core where it begins; QEMU starts a kernel in RAM only."""
+    """Return the options that load firmware into flash and start the core there; QEMU starts a kernel in RAM only."""
     image, arguments = read_image(firmware), []
     for address, data in image.loads:
         (folder / f"{address:08x}").write_bytes(data)

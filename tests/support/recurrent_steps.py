@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from smidgen import ops
 from smidgen.ir import Op
-from tests.support.feeds import TrainingCase, activation, case, gradient, gradients
 from tests.support.recurrent_cases import DRAWN
+from tests.support.training_inputs import TrainingCase, activation, case, gradient, gradients
 
 EveryWay = Callable[..., Iterator[TrainingCase]]  # a gradient op with and without masks and factors
 

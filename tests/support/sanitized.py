@@ -1,5 +1,5 @@
 """Kernels under AddressSanitizer and UndefinedBehaviorSanitizer, called node by node: every tensor, table and working
-memory is an allocation of its own, exactly as large as the graph says.
+memory is a separate allocation of exactly the graph's size.
 
 The process that loads them must have the sanitizer's runtime preloaded: see `environment`.
 """
@@ -15,9 +15,10 @@ from types import TracebackType
 
 import numpy as np
 
+from smidgen.compiler import find_compiler
 from smidgen.ir import Array, Graph, Node, Params, Value, evaluate_all
-from smidgen.targets.compiler import find_compiler
-from tests.support.native import SANITIZE, Kernels, Map, Weights, portable, struct
+from smidgen.runtime import struct
+from tests.support.native import SANITIZE, Kernels, Map, Weights, portable
 
 PAINT = 0xA5  # of memory before anything is written there
 
@@ -108,7 +109,7 @@ class Run:
         return held
 
     def arguments(self, node: Node) -> Iterator[object]:
-        """What codegen writes, as ctypes takes it."""
+        """Return the parameters that codegen writes, for ctypes."""
         op, shape = node.op, node.outs[0].type.shape
         if op.variadic:
             yield (ctypes.c_void_p * len(node.ins))(*(self.places[v] for v in node.ins))

@@ -1,6 +1,6 @@
 """The kept corpus, tests/corpus: for each parser small sound files, from which fuzzing starts.
 
-python -m tests.support.seeds        # writes them anew; files of findings, whose names begin with "found", stay
+python -m tests.support.seeds        # writes them again; files of findings, whose names begin with "found", stay
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from tests.frontends.test_tflite_metadata import normalized_tflite
 from tests.frontends.test_tflite_reductions import Reduction
 from tests.frontends.test_unsigned import dense, legacy
 from tests.ops.test_attention import spelled
+from tests.support.audio_signals import listener
 from tests.support.cases import GRAPHS
-from tests.support.hearing import listener
 from tests.support.networks import CLASSES, NETWORKS
 from tests.support.release_files import npz_members, pickled
 from tests.support.streams import streaming_network
@@ -97,7 +97,7 @@ def small_release() -> Network:
 
 
 def training_step(skip_below: float = 0.0) -> Graph:
-    """A network that trains its last two layers, as it is compiled."""
+    """Return the compiled graph of a network that trains its last two layers."""
     graph = NETWORKS[0](0)
     return run(build_training(graph, load_scheme("last:2", graph), Options(CLASSES, skip_below=skip_below)).step)
 
@@ -298,15 +298,15 @@ def scheme(folder: Path) -> Files:
 
 
 def answers(folder: Path) -> Files:
-    """What a board says to a greeting and to what follows, all of it done; and what it says where it is not."""
+    """Yield a board's answers to a greeting and what follows, all of them done; and answers of refusal."""
     hello = HELLO.pack(1, 224, 0x01234567, 0x89ABCDEF, 100, 300, 4, 5, 6)
     figures, state = STATISTICS.pack(1, 2, 3, 4, 5, 6, 0.5, 0.25), bytes(range(100))
-    said = (hello, figures, state, b"", struct.pack("<i", 1), *[b""] * len(Command), hello, state, b"")
-    yield "done.link", b"".join(frame(ANSWER.pack(7, 8, i, Status.DONE) + data) for i, data in enumerate(said))
+    answers = (hello, figures, state, b"", struct.pack("<i", 1), *[b""] * len(Command), hello, state, b"")
+    yield "done.link", b"".join(frame(ANSWER.pack(7, 8, i, Status.DONE) + data) for i, data in enumerate(answers))
 
 
 def requests(folder: Path) -> Files:
-    """What a host asks, with a frame that is damaged and one that comes again among it."""
+    """Yield a host's requests, with a damaged frame and a repeated one among them."""
     asked = [(Command.HELLO, b"hail"), (Command.ROWS, bytes(4) + bytes(range(200))), (Command.LABEL, bytes(8))]
     asked += [(Command.TRAIN, struct.pack("<f", 0.01)), (Command.READ, bytes(6)), (Command.SAVE, b"")]
     frames = [request_frame(7, 65534 + i & 0xFFFF, command, data) for i, (command, data) in enumerate(asked)]

@@ -1,4 +1,4 @@
-"""Small streaming networks: layers over what came lately, kept in variables from run to run."""
+"""Small streaming networks: layers over recent inputs, kept in variables from run to run."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def stream_of(graph: Graph, runs: int, seed: int = 0) -> list[Array]:
 
 
 def stream_data(count: int) -> Data:
-    """Samples whose class is told by the sample before: only a network that remembers can know it."""
+    """Return samples whose class depends on the sample before: only a network that remembers can predict it."""
     rng = np.random.default_rng(7)
     classes = rng.integers(0, CLASSES, count + 1)
     levels = np.array([-100, 0, 100])

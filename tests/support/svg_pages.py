@@ -1,8 +1,9 @@
-"""Pages of pictures, read back: the figures on a page, and what their marks tell."""
+"""Pages of pictures, read back: the figures on a page, and the notes of their marks."""
 
 from __future__ import annotations
 
 import re
+from html import unescape
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -11,25 +12,26 @@ LIMIT = 1_000_000  # bytes of a page
 
 
 def pictures(page: str) -> list[Element]:
-    """The figures of a page that is one small file, runs nothing and loads nothing."""
+    """Return the figures of a page that is one small file, runs only the report's script and loads nothing."""
     assert len(page.encode()) < LIMIT
-    assert "default-src 'none'" in page
-    assert not re.search(r"<(script|link|img|iframe|object)\b|\bon\w+=|url\(|@import", page)
+    assert "default-src 'none'" in unescape(page)
+    assert page.count("<script") == 1
+    assert not re.search(r"<(link|img|iframe|object)\b|\bon\w+=|url\(|@import", page)
     assert set(re.findall(r"https?:[^\"<\s]*", page)) <= {"http://www.w3.org/2000/svg"}
-    return [ElementTree.fromstring(found) for found in re.findall(r"<svg .*?</svg>", page, re.DOTALL)]
+    return charts(page)
 
 
 def charts(page: str) -> list[Element]:
-    """The figures of a report as they are drawn for a wide screen."""
+    """Return the figures of a page as they are drawn for a wide screen."""
     drawn = re.findall(r'<div class="plot wide">(<svg .*?</svg>)</div>', page, re.DOTALL)
     return [ElementTree.fromstring(found) for found in drawn]
 
 
 def traces(picture: Element) -> list[tuple[str, Element]]:
-    """What shows data, by name and in order."""
+    """Return the groups that show data, by name and in order."""
     return [(str(group.get("data-name")), group) for group in picture.iter(f"{SVG}g")]
 
 
-def told(element: Element) -> list[str]:
-    """What the marks within tell."""
+def notes(element: Element) -> list[str]:
+    """Return the notes of the marks within."""
     return [str(title.text) for title in element.iter(f"{SVG}title")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
-from smidgen.ops.pick import nearest
+from smidgen.ops.resize import nearest
 from smidgen.ops.window import Pad, same_pad
 from tests.support import recurrent_cases
 from tests.support.case_parts import FUNCTION_PARAMETERS
@@ -89,7 +89,7 @@ def arrays(graph: Graph, seed: int) -> tuple[Array, ...]:
 
 
 def _spread(c: Case, x: Value, w: Value, taps: int) -> QParams | None:
-    """An output scale that suits sums of so many products."""
+    """Return an output scale that suits sums of `taps` products."""
     if x.type.q is None or w.type.q is None:
         return None
     return c.q(x.type.scale * max(w.type.q.scale) * 40 * taps**0.5)

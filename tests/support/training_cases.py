@@ -1,6 +1,6 @@
-"""One table of small graphs for every op that trains: what its kernel is to agree with `evaluate_step` on.
+"""One table of small graphs for every op that trains, on which its kernel must agree with `evaluate_step`.
 
-Everything a kernel reads is an input, drawn anew for each run; what it updates is state that goes on from run to run.
+Everything a kernel reads is an input, drawn again for each run; what it updates is state that goes on from run to run.
 """
 
 from __future__ import annotations
@@ -12,24 +12,19 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.ir import Array, Builder, Op, QParams, Type, Value
-from smidgen.ops.conv_grad import (
-    ConvGradInput,
-    ConvGradWeight,
-    DenseGradInput,
-    DenseGradWeight,
-    DepthwiseGradInput,
-    DepthwiseGradWeight,
-    WeightGrad,
-)
+from smidgen.ops.conv import ConvGradInput, ConvGradWeight, DepthwiseGradInput, DepthwiseGradWeight
+from smidgen.ops.dense import DenseGradInput, DenseGradWeight
+from smidgen.ops.elementwise import MulGrad, RepeatGrad
 from smidgen.ops.gradient import GradOp
-from smidgen.ops.pick import PickGrad
-from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad, MulGrad, RepeatGrad
-from smidgen.ops.resize import ResizeBilinearGrad
+from smidgen.ops.pool import AvgPoolGrad, MaxPoolGrad, MeanGrad
+from smidgen.ops.resize import PickGrad, ResizeBilinearGrad
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
 from smidgen.ops.update import FusedBiasStep, FusedWeightStep, Step, pack
+from smidgen.ops.weighted import WeightGrad
 from tests.support.attention_cases import ATTENTION_CASES
 from tests.support.case_parts import Rng
-from tests.support.feeds import (
+from tests.support.recurrent_steps import recurrent_steps
+from tests.support.training_inputs import (
     CONVS,
     DEPTHWISES,
     SHIFTS,
@@ -52,7 +47,6 @@ from tests.support.feeds import (
     step_state,
     wholes,
 )
-from tests.support.recurrent_steps import recurrent_steps
 
 
 def conv_grad(shape: Shape) -> tuple[GradOp, Feed, Feed]:

@@ -1,11 +1,11 @@
-"""What passes over training graphs leave of tiny ones."""
+"""Tiny training graphs before and after passes."""
 
 from __future__ import annotations
 
 from smidgen.ir.rewriting import prune
 from smidgen.training.lowering import fuse_requantize_grads
 from smidgen.training.passes import fuse_updates, save_early, share, slice_channels, update_early
-from tests.support.texts import Case
+from tests.support.graph_texts import Case
 
 TRAINING_CASES = (
     Case(

@@ -1,4 +1,4 @@
-"""Small transformers as people write them in PyTorch: one that sees, one that hears."""
+"""Small transformers as people write them in PyTorch: one for images, one for audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sound files to test with: .wav of every width, and "words" made of tones that sound different every time."""
+"""Audio files for tests: .wav of every width, and "words" made of tones that differ every time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wav(samples: Array, rate: int = 16_000, bits: int = 16, kind: int = PCM, ext
 
 
 def spoken(word: str, seed: int, rate: int = 16_000) -> Array:
-    """Two tones that glide as the word says, somewhere in most of a second, of some pitch and loudness, in noise."""
+    """Return two tones that glide as the word does, at some time, pitch and loudness of a second of noise."""
     rng = np.random.default_rng(seed)
     count = int(rate * rng.uniform(0.4, 1.2))
     begin, end = (f * rng.uniform(0.9, 1.1) for f in WORDS[word])
@@ -42,7 +42,7 @@ def spoken(word: str, seed: int, rate: int = 16_000) -> Array:
 
 
 def write_words(folder: Path, each: int, rate: int = 16_000) -> Path:
-    """Folders by label, so many recordings in each."""
+    """Write folders by label, with `each` recordings in every one."""
     for word in WORDS:
         (folder / word).mkdir(parents=True)
         for number in range(each):

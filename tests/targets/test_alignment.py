@@ -12,10 +12,9 @@ import pytest
 from smidgen.memory import state_offsets
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, M0PLUS, aligned_only
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
-from smidgen.targets.templates import SET_TRAP
-from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, core_flags
+from smidgen.targets.toolchain import SET_TRAP, TOOLCHAINS, Toolchain, core_flags
 from smidgen.training import Options
 from tests.support.networks import CLASSES, inverted_residual
 from tests.support.qemu import run_firmware
@@ -25,7 +24,7 @@ RATE, STEPS = 0.02, 2
 needs_qemu = needs("qemu-system-arm")
 
 
-def learner(target: CortexM | Host) -> Program:
+def learner(target: BoardTarget | Host) -> Program:
     return compile(inverted_residual(3), "full", target, options=Options(CLASSES))
 
 
@@ -45,7 +44,7 @@ def test_an_aligned_program_learns_alike_where_the_core_traps(
     compiler: Toolchain, cache: Path, host: Host, tmp_path: Path
 ) -> None:
     need_compiler(compiler)
-    target = CortexM(aligned_only(BOARDS["mps2-an500"]), compiler, cache)
+    target = BoardTarget(aligned_only(BOARDS["mps2-an500"]), compiler, cache)
     program = learner(target)
     steps = requests(program, tmp_path)
     run_firmware(target.build(program.graph, program.sources), tmp_path)
@@ -64,8 +63,8 @@ def test_an_aligned_program_learns_alike_where_the_core_traps(
 def test_packed_kernels_fault_where_the_core_traps(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smidgen.targets.templates.CLEAR_TRAP", SET_TRAP)
-    target = CortexM(BOARDS["mps2-an500"], cache=cache)
+    monkeypatch.setattr("smidgen.targets.toolchain.CLEAR_TRAP", SET_TRAP)
+    target = BoardTarget(BOARDS["mps2-an500"], cache=cache)
     program = learner(target)
     requests(program, tmp_path)
     with pytest.raises(subprocess.SubprocessError):
@@ -74,14 +73,14 @@ def test_packed_kernels_fault_where_the_core_traps(
 
 def test_start_up_allows_unaligned_words_unless_the_program_needs_none() -> None:
     board = BOARDS["cortex-m7"]
-    packed, plain = (learner(CortexM(b)).files()["board/startup.c"] for b in (board, aligned_only(board)))
+    packed, plain = (learner(BoardTarget(b)).files()["board/startup.c"] for b in (board, aligned_only(board)))
     assert "0xE000ED14 &= ~(1u << 3)" in packed
     assert "0xE000ED14 |= 1u << 3" in plain
 
 
 def test_an_aligned_program_has_no_packed_kernels_and_tells_its_compilers() -> None:
     board = aligned_only(BOARDS["cortex-m7"])
-    assert CortexM(board).folders == ("kernels", "scalar")
+    assert BoardTarget(board).folders == ("kernels", "scalar")
     assert any("strict_align" in flag for flag in core_flags("zig", board.core))
     assert "-mno-unaligned-access" in core_flags("gcc", board.core)
     assert not M0PLUS.unaligned

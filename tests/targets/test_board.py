@@ -15,13 +15,13 @@ from smidgen import codegen, ops
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.pipeline import Program, compile
-from smidgen.targets import counter
+from smidgen.targets import find, find_board
 from smidgen.targets.boards import BOARDS, Isa, parse_size, resize
-from smidgen.targets.cortex_m import BoardDevice, CortexM
-from smidgen.targets.finding import find, find_board
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import Host
 from smidgen.targets.toolchain import GCC
 from smidgen.training import Options
+from tests.support.counting import PythonCounter
 from tests.support.networks import CLASSES, NETWORKS, inverted_residual, samples
 from tests.support.qemu import run_firmware
 from tests.support.tiers import first
@@ -33,16 +33,16 @@ Q = QParams.per_tensor
 
 
 @pytest.fixture(scope="session")
-def m7(cache: Path) -> CortexM:
-    return CortexM(cache=cache)
+def m7(cache: Path) -> BoardTarget:
+    return BoardTarget(cache=cache)
 
 
-def learner(target: CortexM | Host, graph: Graph | None = None, streamed: bool = False) -> Program:
+def learner(target: BoardTarget | Host, graph: Graph | None = None, streamed: bool = False) -> Program:
     network = graph or inverted_residual(3)
     return compile(network, "last:4", target, options=Options(CLASSES), streamed_input=streamed)
 
 
-def started(target: CortexM, program: Program) -> BoardDevice:
+def started(target: BoardTarget, program: Program) -> BoardDevice:
     return target.start(program.graph, program.sources)
 
 
@@ -57,7 +57,7 @@ def noise(graph: Graph, seed: int = 0) -> Array:
     return np.random.default_rng(seed).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
 
 
-def start(target: CortexM, program: Program, spoil: str = "") -> BoardDevice:
+def start(target: BoardTarget, program: Program, spoil: str = "") -> BoardDevice:
     """The program on its board, with a statement put before the first kernel call."""
     head = "void model_run(void) {\n"
     assert head in program.sources.files["model.c"]
@@ -67,7 +67,7 @@ def start(target: CortexM, program: Program, spoil: str = "") -> BoardDevice:
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["buffered", "streamed"])
 def test_the_board_learns_in_the_bytes_of_the_host_and_of_the_reference(
-    m7: CortexM, host: Host, streamed: bool
+    m7: BoardTarget, host: Host, streamed: bool
 ) -> None:
     program = learner(m7, streamed=streamed)
     assert program.training is not None
@@ -88,7 +88,7 @@ def test_the_board_learns_in_the_bytes_of_the_host_and_of_the_reference(
 
 @pytest.mark.parametrize("network", first(*NETWORKS[1:]), ids=lambda network: network.__name__)
 def test_networks_of_every_shape_learn_alike_on_board_and_host(
-    m7: CortexM, host: Host, network: Callable[[int], Graph]
+    m7: BoardTarget, host: Host, network: Callable[[int], Graph]
 ) -> None:
     graph = network(1)
     with learner(m7, graph).start() as board, learner(host, graph).start() as machine:
@@ -102,7 +102,7 @@ def test_networks_of_every_shape_learn_alike_on_board_and_host(
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m33", "cortex-m3", "cortex-m0plus"])
 def test_other_cores_give_the_same_bytes(cache: Path, host: Host, core: str) -> None:
     graph = inverted_residual(3)
-    target = CortexM(BOARDS[core], cache=cache)
+    target = BoardTarget(BOARDS[core], cache=cache)
     options = Options(CLASSES)
     with (
         compile(graph, "head", target, options=options).start() as board,
@@ -115,7 +115,7 @@ def test_other_cores_give_the_same_bytes(cache: Path, host: Host, core: str) -> 
         assert all(kept[name].tobytes() == expected[name].tobytes() for name in expected)
 
 
-def test_a_state_put_back_is_learned_on_from(m7: CortexM) -> None:
+def test_a_state_put_back_is_learned_on_from(m7: BoardTarget) -> None:
     (first, label), (second, other) = samples(inverted_residual(3), 2)
     with learner(m7).start() as board:
         board.train(first, label, RATE)
@@ -131,7 +131,7 @@ def test_a_state_put_back_is_learned_on_from(m7: CortexM) -> None:
             board.train(first, 5, RATE)
 
 
-def test_inference_alone_runs_on_the_board(m7: CortexM) -> None:
+def test_inference_alone_runs_on_the_board(m7: BoardTarget) -> None:
     graph = pooled()
     with compile(graph, target=m7).start() as board:
         for seed in range(3):
@@ -147,8 +147,8 @@ def test_inference_alone_runs_on_the_board(m7: CortexM) -> None:
             board.predict(noise(graph))
 
 
-def test_each_kind_of_core_takes_its_faster_files(cache: Path, m7: CortexM) -> None:
-    m3 = CortexM(BOARDS["cortex-m3"], cache=cache)
+def test_each_kind_of_core_takes_its_faster_files(cache: Path, m7: BoardTarget) -> None:
+    m3 = BoardTarget(BOARDS["cortex-m3"], cache=cache)
     for target, folder, own in ((m7, "cortex_m", "cortex_m"), (m3, "kernels", "scalar")):
         files = {path.name: path.parent.name for path in compile(pooled(), target=target).sources.runtime}
         assert (files["mean.c"], files["arithmetic.h"]) == (folder, "kernels")
@@ -167,7 +167,7 @@ def test_assembly_is_found_by_what_it_defines_with_what_it_includes() -> None:
     assert {path.suffix for path in portable} == {".c", ".h"}
 
 
-def test_every_instruction_is_counted_by_function_and_by_node(m7: CortexM) -> None:
+def test_every_instruction_is_counted_by_function_and_by_node(m7: BoardTarget) -> None:
     program = learner(m7)
     image, label = samples(program.graph, 1)[0]
     with started(m7, program) as board:
@@ -193,7 +193,7 @@ def _first(graph: Graph, kind: type[ops.Mean]) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("chip", ["cortex-m7", "riscv32"])
 def test_python_counts_what_c_counts(cache: Path, monkeypatch: pytest.MonkeyPatch, chip: str) -> None:
-    target = CortexM(BOARDS[chip], cache=cache)
+    target = BoardTarget(BOARDS[chip], cache=cache)
     program = learner(target, streamed=True)
     image, label = samples(program.graph, 1)[0]
 
@@ -204,14 +204,11 @@ def test_python_counts_what_c_counts(cache: Path, monkeypatch: pytest.MonkeyPatc
 
     expected = measured()
 
-    def absent() -> None:
-        raise TargetError("there is none")
-
-    monkeypatch.setattr(counter, "find_compiler", absent)
+    monkeypatch.setattr("smidgen.targets.firmware.Counter", PythonCounter)
     assert measured() == expected
 
 
-def test_memory_is_what_the_linker_placed_and_the_stack_that_was_used(m7: CortexM) -> None:
+def test_memory_is_what_the_linker_placed_and_the_stack_that_was_used(m7: BoardTarget) -> None:
     program = learner(m7)
     with started(m7, program) as board:
         before = board.memory()
@@ -220,8 +217,8 @@ def test_memory_is_what_the_linker_placed_and_the_stack_that_was_used(m7: Cortex
     assert (memory.arena, memory.state) == (program.plan.peak, program.sources.state_bytes)
     assert 0 < memory.other < 64
     assert before.stack < memory.stack < m7.board.stack
-    assert memory.constants > program.sources.constant_bytes
-    assert memory.sram == memory.arena + memory.state + memory.other + memory.stack
+    assert board.image.constant_bytes > program.sources.constant_bytes
+    assert memory.bytes == memory.arena + memory.state + memory.other + memory.stack
     with start(m7, compile(pooled(), target=m7), DEEP.format(1000)) as spoiled:
         spoiled.predict(noise(pooled()))
         assert spoiled.memory().stack > 1000
@@ -242,7 +239,7 @@ FAULTS = {
 }
 
 
-def check_fault(target: CortexM, spoil: str, message: str) -> None:
+def check_fault(target: BoardTarget, spoil: str, message: str) -> None:
     """A program spoiled by this C stops with that message, and stays stopped."""
     graph = pooled()
     with start(target, compile(graph, target=target), f'__asm__ volatile("");{spoil}') as board:
@@ -253,11 +250,11 @@ def check_fault(target: CortexM, spoil: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_is_told_with_the_place_and_what_lay_there(m7: CortexM, kind: str) -> None:
+def test_a_fault_is_told_with_the_place_and_what_lay_there(m7: BoardTarget, kind: str) -> None:
     check_fault(m7, *FAULTS[kind])
 
 
-def test_a_program_that_hangs_is_stopped_where_it_is(m7: CortexM) -> None:
+def test_a_program_that_hangs_is_stopped_where_it_is(m7: BoardTarget) -> None:
     impatient, graph = replace(m7, limit=100_000), pooled()
     with (
         start(impatient, compile(graph, target=m7), "for (volatile int i = 0;;) i++;") as board,
@@ -266,11 +263,11 @@ def test_a_program_that_hangs_is_stopped_where_it_is(m7: CortexM) -> None:
         board.predict(noise(graph))
 
 
-def sized(target: CortexM, **sizes: str) -> CortexM:
+def sized(target: BoardTarget, **sizes: str) -> BoardTarget:
     return replace(target, board=resize(target.board, **sizes))
 
 
-def test_a_program_too_large_for_sram_is_refused_with_the_figures(m7: CortexM) -> None:
+def test_a_program_too_large_for_sram_is_refused_with_the_figures(m7: BoardTarget) -> None:
     with pytest.raises(TargetError, match=r"pooled needs 22,\d{3} bytes of SRAM, cortex-m7 has 16,384: arena 18,\d{3}"):
         compile(pooled(45), target=sized(m7, sram="16KB"))
     with pytest.raises(TargetError, match=r"\. Let fewer layers or channels learn, stream the image, take a smaller"):
@@ -279,7 +276,7 @@ def test_a_program_too_large_for_sram_is_refused_with_the_figures(m7: CortexM) -
         learner(sized(m7, sram="4KB"), streamed=True)
 
 
-def test_what_only_the_linker_sees_is_refused_with_the_figures_too(m7: CortexM) -> None:
+def test_what_only_the_linker_sees_is_refused_with_the_figures_too(m7: BoardTarget) -> None:
     program = compile(pooled(8, 22), target=m7)
     # Arena and stack take 8 KB but for less than a word or two: there is no room for the few besides.
     full = replace(m7.board, sram=replace(m7.board.sram, bytes=8192), stack=(8192 - program.plan.peak) // 8 * 8)
@@ -295,7 +292,7 @@ def test_what_only_the_linker_sees_is_refused_with_the_figures_too(m7: CortexM) 
         compile(graph, target=sized(m7, flash="64KB"))
 
 
-def test_without_a_compiler_the_user_is_told_what_to_install(m7: CortexM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_user_is_told_what_to_install(m7: BoardTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     program = compile(pooled(), target=m7)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -316,7 +313,7 @@ def test_the_package_of_a_missing_c_library_is_named(
     gcc.write_text("#!/bin/sh\necho ${1#-print-file-name=}\n")  # what gcc answers where it finds no such file
     gcc.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    target = CortexM(BOARDS[name], "gcc", tmp_path / "cache")
+    target = BoardTarget(BOARDS[name], "gcc", tmp_path / "cache")
     with pytest.raises(TargetError, match=rf"{GCC[isa]} has no C library: .* run: apt install {package}, or use"):
         compile(pooled(), target=target).start()
     assert package in absent(GCC[isa])
@@ -341,7 +338,7 @@ def test_boards_are_found_by_name_and_resized() -> None:
 
 @pytest.mark.slow
 @needs("arm-none-eabi-gcc")
-def test_gcc_builds_a_program_of_the_same_bytes(m7: CortexM) -> None:
+def test_gcc_builds_a_program_of_the_same_bytes(m7: BoardTarget) -> None:
     image, label = samples(inverted_residual(3), 1)[0]
     gcc = replace(m7, toolchain="gcc")
     with started(m7, learner(m7)) as one, started(gcc, learner(gcc)) as other:
@@ -355,7 +352,7 @@ def test_gcc_builds_a_program_of_the_same_bytes(m7: CortexM) -> None:
 
 @needs("qemu-system-arm")
 def test_qemu_runs_the_same_firmware_in_as_many_instructions(cache: Path, tmp_path: Path) -> None:
-    target = CortexM(BOARDS["mps2-an500"], cache=cache)
+    target = BoardTarget(BOARDS["mps2-an500"], cache=cache)
     program = learner(target, streamed=True)
     firmware = target.build(program.graph, program.sources)
     images = [image for image, _ in samples(program.graph, 3)]

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.ir import Array, Graph, evaluate_step
-from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
+from smidgen.ops.conv import ConvGradWeight, DepthwiseGradWeight
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, M0PLUS, M3
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.zoo import build_zoo
 from tests.support.cases import together
-from tests.support.feeds import RUNS, Shape, TrainingCase, every_way, mixed
-from tests.support.guarded import GuardedBoard, PortableBoard, watched
+from tests.support.guarded_boards import GuardedBoard, PortableBoard, watched
 from tests.support.qemu import run_firmware
 from tests.support.release_files import SHARED
 from tests.support.tiers import examples, first, some
@@ -37,6 +36,7 @@ from tests.support.training_cases import (
     fused,
     masked_overlay,
 )
+from tests.support.training_inputs import RUNS, Shape, TrainingCase, every_way, mixed
 
 ROOMY = BOARDS["mps2-an500"]  # all cases at once need more memory than boards that are sold have
 CLASSES, STEPS, RATE = 10, 20, 0.01
@@ -45,18 +45,18 @@ Runs = list[tuple[Array, ...]]
 
 
 @pytest.fixture(scope="session")
-def packed(cache: Path) -> CortexM:
+def packed(cache: Path) -> BoardTarget:
     return GuardedBoard(ROOMY, cache=cache)
 
 
 @pytest.fixture(scope="session")
-def portable(cache: Path) -> CortexM:
+def portable(cache: Path) -> BoardTarget:
     """The same board with the portable kernels."""
     return PortableBoard(ROOMY, cache=cache)
 
 
 @pytest.fixture(scope="session")
-def scalar(cache: Path) -> CortexM:
+def scalar(cache: Path) -> BoardTarget:
     """The same board with a core without packed arithmetic."""
     return GuardedBoard(replace(ROOMY, core=M0PLUS), cache=cache)
 
@@ -73,13 +73,13 @@ def reference(case: TrainingCase, graph: Graph) -> Iterator[tuple[Array, ...]]:
         yield outs
 
 
-def differing(target: CortexM, cases: Sequence[TrainingCase], graphs: Graphs) -> list[str]:
+def differing(target: BoardTarget, cases: Sequence[TrainingCase], graphs: Graphs) -> list[str]:
     """The runs of cases on a board, many to a program, that do not give numpy's bytes."""
     some = ((batch, {case.name: graphs[case.name] for case in batch}) for batch in mixed(cases))
     return [each for batch, own in some for each in _differing(target, batch, own)]
 
 
-def _differing(target: CortexM, cases: Sequence[TrainingCase], graphs: Graphs) -> list[str]:
+def _differing(target: BoardTarget, cases: Sequence[TrainingCase], graphs: Graphs) -> list[str]:
     with watched(compile(together(graphs), target=target)).start() as device:
         runs = [list(device.run(*inputs(cases, run))) for run in range(RUNS)]
     found = []
@@ -125,7 +125,7 @@ def _cases(shape: Shape, how: How) -> Iterator[TrainingCase]:
     max_examples=examples(5, quick=1), phases=[Phase.generate]
 )  # a program takes seconds to build: none to shrink
 @given(drawn=st.lists(layers(), min_size=6, max_size=6))
-def test_layers_of_any_shape_train_as_numpy_does(packed: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
+def test_layers_of_any_shape_train_as_numpy_does(packed: BoardTarget, drawn: list[Iterator[TrainingCase]]) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
     graphs = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(cases)}
     assert differing(packed, cases, graphs) == []
@@ -134,7 +134,7 @@ def test_layers_of_any_shape_train_as_numpy_does(packed: CortexM, drawn: list[It
 @pytest.mark.slow
 @settings(max_examples=2, phases=[Phase.generate])
 @given(drawn=st.lists(layers(), min_size=6, max_size=6))
-def test_they_do_on_a_core_without_packed_arithmetic(scalar: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
+def test_they_do_on_a_core_without_packed_arithmetic(scalar: BoardTarget, drawn: list[Iterator[TrainingCase]]) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
     graphs = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(cases)}
     assert differing(replace(scalar, board=replace(scalar.board, core=M3)), cases, graphs) == []
@@ -142,7 +142,7 @@ def test_they_do_on_a_core_without_packed_arithmetic(scalar: CortexM, drawn: lis
 
 @pytest.mark.slow
 @needs("qemu-system-arm")
-def test_qemu_finds_nothing_unaligned_and_the_same_bytes(packed: CortexM, tmp_path: Path) -> None:
+def test_qemu_finds_nothing_unaligned_and_the_same_bytes(packed: BoardTarget, tmp_path: Path) -> None:
     for batch in mixed(TRAINING_CASES):
         program = compile(together({case.name: TRAINING_GRAPHS[case.name] for case in batch}), target=packed)
         (tmp_path / "requests").write_bytes(b"r" + b"".join(array.tobytes() for array in inputs(batch, 0)))
@@ -160,7 +160,7 @@ BACKBONES = (  # network, scheme, bits of a weight, board
 )
 
 
-def learner(graph: Graph, scheme: str, target: CortexM | Host, bits: int) -> Program:
+def learner(graph: Graph, scheme: str, target: BoardTarget | Host, bits: int) -> Program:
     return compile(graph, scheme, target, options=Options(CLASSES, weight_bits=bits), streamed_input=True)
 
 
@@ -174,7 +174,7 @@ def test_a_released_backbone_learns_alike_on_board_and_host(
         pytest.skip(f"the released networks are not beside the checkout: no {path.name}")
     graph, rng = sm.import_model(path), np.random.default_rng(0)
     with (
-        learner(graph, scheme, CortexM(BOARDS[chip], cache=cache), bits).start() as board,
+        learner(graph, scheme, BoardTarget(BOARDS[chip], cache=cache), bits).start() as board,
         learner(graph, scheme, host, bits).start() as machine,
     ):
         for step in range(STEPS):
@@ -189,7 +189,7 @@ def test_a_released_backbone_learns_alike_on_board_and_host(
 
 @pytest.mark.slow
 def test_weights_of_12_bits_take_hardly_more_instructions_than_weights_of_8(cache: Path) -> None:
-    graph, target, steps = build_zoo("mbv2-w0.35"), CortexM(cache=cache), []
+    graph, target, steps = build_zoo("mbv2-w0.35"), BoardTarget(cache=cache), []
     image = np.random.default_rng(0).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
     for bits in (8, 12):
         program = learner(graph, "99kb", target, bits)

@@ -12,14 +12,14 @@ from threading import Barrier
 import numpy as np
 import pytest
 
+from smidgen.compiler import ABANDONED, Cache, Compiler, cache_folder, find_compiler, probe
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Graph, evaluate
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import ABANDONED, Cache, Compiler, cache_folder, find_compiler, probe
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
-from tests.support.texts import graph_of
+from tests.support.graph_texts import graph_of
 
 SOURCES = {"one.c": "int one(void) { return 1; }\n"}
 
@@ -73,9 +73,9 @@ def test_what_one_builder_was_given_no_other_takes_away(tmp_path: Path) -> None:
         sys.setswitchinterval(interval)
 
 
-@pytest.mark.parametrize("target", [Host, CortexM])
+@pytest.mark.parametrize("target", [Host, BoardTarget])
 def test_a_program_starts_from_a_cache_in_which_everything_is_damaged(
-    tmp_path: Path, target: type[Host] | type[CortexM]
+    tmp_path: Path, target: type[Host] | type[BoardTarget]
 ) -> None:
     graph, x = network(), np.arange(4, dtype=np.int8).reshape(1, 4)
     for _ in range(2):

@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smidgen import ops
+from smidgen import compiler, ops
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import probe
 from smidgen.errors import InputError, SmidgenError, TargetError
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.pipeline import Program, compile
-from smidgen.targets import compiler
-from smidgen.targets.compiler import probe
 from smidgen.targets.host import Host
 
 Q = QParams.per_tensor

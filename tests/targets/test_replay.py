@@ -12,16 +12,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from smidgen import memory
+from smidgen.compiler import find_compiler
 from smidgen.errors import InputError, PlanError, StreamError
 from smidgen.ir import Graph, evaluate, evaluate_step
-from smidgen.memory.cutting import crossing, front
 from smidgen.memory.rows import Cut
+from smidgen.memory.streaming import crossing, front
 from smidgen.ops.rules import SGD, Momentum, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import find_compiler
-from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.device import Device, Target
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from tests.support.loss_tasks import TASKS, Task
@@ -106,13 +106,13 @@ def test_whatever_a_step_is_told_it_can_be_replayed(make: Callable[[], Task], ho
 @pytest.mark.parametrize("name", first("cortex-m7", "cortex-m0plus"))
 def test_the_same_holds_on_an_emulated_board(name: str, scheme: str, cache: Path) -> None:
     options = Options(CLASSES, weight_bits=12, rule=Momentum(0.9))
-    program = compiled(inverted_residual(7), scheme, CortexM(BOARDS[name], cache=cache), options, streamed=True)
+    program = compiled(inverted_residual(7), scheme, BoardTarget(BOARDS[name], cache=cache), options, streamed=True)
     assert program.sources.streamed_input
     agree(program, 2, 7)
 
 
 def test_a_replayed_step_runs_no_node_of_the_front(cache: Path) -> None:
-    target = CortexM(BOARDS["cortex-m7"], cache=cache)
+    target = BoardTarget(BOARDS["cortex-m7"], cache=cache)
     program = compiled(inverted_residual(3), "last:1", target, Options(CLASSES), streamed=True)
     cut = program.schedule.cut
     assert cut is not None

@@ -17,17 +17,16 @@ from smidgen.memory import state_offsets
 from smidgen.pipeline import Program, compile
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, RV32IMC, resize
-from smidgen.targets.cortex_m import BoardDevice, CortexM
 from smidgen.targets.device import Device
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import Host
-from smidgen.targets.image import read_image
-from smidgen.targets.stack import bound_stack
+from smidgen.targets.image import bound_stack, read_image
 from smidgen.targets.toolchain import Toolchain
 from smidgen.training import Options
 from tests.codegen.test_board_projects import BUILDS, PATH, build
 from tests.runtime.test_packed import CASE_RUNS, agrees
 from tests.support.cases import GRAPHS, together
-from tests.support.guarded import GuardedBoard
+from tests.support.guarded_boards import GuardedBoard
 from tests.support.networks import CLASSES, inverted_residual, samples
 from tests.support.qemu import RISCV, run_firmware
 from tests.support.tiers import first
@@ -43,16 +42,16 @@ ROOMY = resize(BOARDS["riscv32"], sram="8MB", flash="8MB")  # all cases at once 
 
 
 @pytest.fixture(scope="session")
-def rv32(cache: Path) -> CortexM:
-    return CortexM(BOARDS["riscv32"], cache=cache)
+def rv32(cache: Path) -> BoardTarget:
+    return BoardTarget(BOARDS["riscv32"], cache=cache)
 
 
 @pytest.fixture(scope="session")
-def c3(cache: Path) -> CortexM:
-    return CortexM(BOARDS["esp32-c3"], cache=cache)
+def c3(cache: Path) -> BoardTarget:
+    return BoardTarget(BOARDS["esp32-c3"], cache=cache)
 
 
-def learner(target: CortexM | Host, streamed: bool = False) -> Program:
+def learner(target: BoardTarget | Host, streamed: bool = False) -> Program:
     return compile(inverted_residual(3), "last:4", target, options=Options(CLASSES), streamed_input=streamed)
 
 
@@ -90,7 +89,7 @@ def test_cases_train_as_numpy_does(cache: Path) -> None:
 @pytest.mark.parametrize("name", first("riscv32", "esp32-c3"))
 def test_a_network_learns_alike_on_board_and_host(name: str, compiler: Toolchain, cache: Path, host: Host) -> None:
     need_compiler(compiler, "riscv")
-    target = CortexM(BOARDS[name], compiler, cache)
+    target = BoardTarget(BOARDS[name], compiler, cache)
     program = learner(target, streamed=True)
     with target.start(program.graph, program.sources) as board, learner(host, streamed=True).start() as machine:
         alike(board, machine, program.graph, 4)
@@ -103,7 +102,7 @@ def test_a_network_learns_alike_on_board_and_host(name: str, compiler: Toolchain
 
 
 @needs(RISCV[0])
-def test_qemu_runs_the_same_firmware_in_as_many_instructions(rv32: CortexM, tmp_path: Path) -> None:
+def test_qemu_runs_the_same_firmware_in_as_many_instructions(rv32: BoardTarget, tmp_path: Path) -> None:
     program = learner(rv32, streamed=True)
     firmware = rv32.build(program.graph, program.sources)
     images = [image for image, _ in samples(program.graph, 3)]
@@ -137,7 +136,7 @@ def unaligned(device: BoardDevice, image: Array) -> set[str]:
     return found
 
 
-def test_no_word_is_read_or_written_that_is_not_aligned(rv32: CortexM) -> None:
+def test_no_word_is_read_or_written_that_is_not_aligned(rv32: BoardTarget) -> None:
     program = learner(rv32)
     image = noise(program.graph)
     with rv32.start(program.graph, program.sources) as device:
@@ -158,11 +157,11 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_is_told_with_the_place_and_what_lay_there(c3: CortexM, kind: str) -> None:
+def test_a_fault_is_told_with_the_place_and_what_lay_there(c3: BoardTarget, kind: str) -> None:
     check_fault(c3, *FAULTS[kind])
 
 
-def test_the_flash_of_an_esp32_c3_begins_as_its_boot_rom_demands(c3: CortexM) -> None:
+def test_the_flash_of_an_esp32_c3_begins_as_its_boot_rom_demands(c3: BoardTarget) -> None:
     program = compile(pooled(), target=c3)
     image = read_image(c3.build(program.graph, program.sources))
     written = dict(image.loads)
@@ -173,7 +172,7 @@ def test_the_flash_of_an_esp32_c3_begins_as_its_boot_rom_demands(c3: CortexM) ->
 
 
 @pytest.fixture(scope="session")
-def project(c3: CortexM, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(c3: BoardTarget, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project written for an ESP32-C3, far from our tree."""
     folder = tmp_path_factory.mktemp("project") / "out"
     learner(c3, streamed=True).write(folder)
@@ -195,7 +194,7 @@ def test_a_written_project_builds_without_a_file_of_ours(project: Path, tool: st
     assert "esptool.py write_flash 0 firmware.bin" in (project / "README.md").read_text()
 
 
-def test_a_program_too_large_for_the_chip_is_refused_with_the_figures(c3: CortexM) -> None:
+def test_a_program_too_large_for_the_chip_is_refused_with_the_figures(c3: BoardTarget) -> None:
     small = replace(c3, board=resize(c3.board, flash="16KB"))
     with pytest.raises(TargetError, match=r"net3 needs \d\d,\d{3} bytes of flash, esp32-c3 has 16,384: code"):
         learner(small).start()

@@ -15,9 +15,9 @@ from smidgen.errors import TargetError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, M0PLUS, M7, RV32IMC, Core, resize
-from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.stack import bound_stack
-from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find, link_flags
+from smidgen.targets.firmware import BoardTarget
+from smidgen.targets.image import bound_stack
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find, link_flags, start_files
 from smidgen.training import Options
 from smidgen.zoo.loading import load
 from tests.support.networks import CLASSES, branches, inverted_residual
@@ -34,7 +34,7 @@ def compiler(request: pytest.FixtureRequest) -> Toolchain:
     return kind
 
 
-def learner(graph: Graph, target: CortexM, streamed: bool = False) -> Program:
+def learner(graph: Graph, target: BoardTarget, streamed: bool = False) -> Program:
     return compile(graph, "full", target, options=Options(CLASSES), streamed_input=streamed)
 
 
@@ -43,7 +43,7 @@ def learner(graph: Graph, target: CortexM, streamed: bool = False) -> Program:
 def test_no_run_uses_more_stack_than_the_bound(
     network: Callable[[int], Graph], board: str, compiler: Toolchain, cache: Path
 ) -> None:
-    target = CortexM(BOARDS[board], compiler, cache)
+    target = BoardTarget(BOARDS[board], compiler, cache)
     need_compiler(compiler, target.board.core.isa)
     program = learner(network(3), target)
     image = np.zeros(program.graph.image.type.shape, np.int8)
@@ -55,7 +55,7 @@ def test_no_run_uses_more_stack_than_the_bound(
 
 
 def test_the_stack_does_not_grow_with_the_layers(compiler: Toolchain, cache: Path) -> None:
-    target = CortexM(BOARDS["mps2-an500"], compiler, cache)
+    target = BoardTarget(BOARDS["mps2-an500"], compiler, cache)
     programs = [
         compile(load("proxyless-w0.3"), scheme, target, options=Options(10, weight_bits=8), streamed_input=True)
         for scheme in ("49kb", "148kb")
@@ -68,7 +68,7 @@ def test_the_stack_does_not_grow_with_the_layers(compiler: Toolchain, cache: Pat
 def built(text: str, core: Core, compiler: Toolchain, folder: Path, *more: str) -> Path:
     """A program of one file, linked; `reset` is where it begins."""
     need_compiler(compiler, core.isa)
-    script = CortexM(replace(BOARDS["cortex-m7"], core=core))._board_files()["board.ld"]
+    script = start_files(replace(BOARDS["cortex-m7"], core=core))["board.ld"]
     (folder / "board.ld").write_text(script)
     (folder / "program.c").write_text(f"void reset(void);\n{text}")
     words = (*more, "-T", "board.ld", *link_flags(compiler, core), "-o", "program.elf", "program.c")
@@ -128,7 +128,7 @@ def test_what_is_called_through_a_pointer_counts(core: Core, compiler: Toolchain
 @pytest.mark.parametrize("board", ["cortex-m7", "riscv32"])
 def test_gcc_itself_names_no_larger_frame(board: str, tmp_path: Path, cache: Path) -> None:
     need_compiler("gcc", BOARDS[board].core.isa)
-    target = CortexM(BOARDS[board], "gcc", cache)
+    target = BoardTarget(BOARDS[board], "gcc", cache)
     program = learner(inverted_residual(3), target)
     path = bound_stack(target.build(program.graph, program.sources)).path
     includes = (f"-I{RUNTIME / name}" for name in ("", *target.folders))
@@ -142,7 +142,7 @@ def test_gcc_itself_names_no_larger_frame(board: str, tmp_path: Path, cache: Pat
 
 
 def test_a_stack_that_is_too_small_is_refused_before_anything_runs(compiler: Toolchain, cache: Path) -> None:
-    target = CortexM(resize(BOARDS["cortex-m7"], stack="1KB"), compiler, cache)
+    target = BoardTarget(resize(BOARDS["cortex-m7"], stack="1KB"), compiler, cache)
     figures = r"net3 can grow to [12],\d{3} bytes, cortex-m7 reserves 1,024: .*model_train \d+"
     wanted = rf"{figures}.* Reserve more with --stack \dKB"
     with pytest.raises(TargetError, match=wanted):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.house import TOP
+from tests.support.tiers import first
 
 # Runs a job in this process, with a reader in the place of a parser's own.
 START = """
@@ -56,7 +57,7 @@ def test_memory_is_the_workers_own_not_that_of_a_large_process_which_started_it(
     assert ballast
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("wrong", first(*WRONG))
 def test_a_planted_fault_becomes_a_small_file_with_its_command(wrong: str, tmp_path: Path) -> None:
     notes, kept = run(tmp_path, wrong)
     assert [path.name.split("-")[2].removesuffix(".txt") for path in kept] == [WRONG[wrong]]
@@ -107,6 +108,7 @@ def test_the_same_seed_gives_the_same_cases_and_another_seed_others(tmp_path: Pa
     assert first != other
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
 def test_the_same_seed_gives_the_same_cases_by_coverage(tmp_path: Path) -> None:
     assert fuzzed(tmp_path, 1) == fuzzed(tmp_path, 1)

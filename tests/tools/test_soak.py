@@ -16,7 +16,7 @@ START = """
 import sys
 sys.path.insert(0, "tools")
 import soak, soaking
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 {}
 sys.exit(soak.main(sys.argv[1:]))
 """
@@ -55,10 +55,12 @@ def soaked(cache: Path, parts: dict[str, int], wrong: str = "") -> tuple[int, di
     return done.returncode, {result["part"]: len(result["differences"]) for result in results}
 
 
+@pytest.mark.slow
 def test_long_and_rough_runs_differ_in_nothing(cache: Path) -> None:
     assert soaked(cache, COUNTS) == (0, dict.fromkeys(COUNTS, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WRONG)
 def test_what_differs_is_told(what: str, cache: Path) -> None:
     wrong, parts = WRONG[what]

@@ -21,7 +21,7 @@ from smidgen.targets.host import Host
 from smidgen.training import HeadDtype, HeadStart, Training, build_training
 from smidgen.training.head import ending_of, layers
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme, resolve
-from tests.support.floats import FloatNet
+from tests.support.float_graphs import FloatNet
 from tests.support.litert import LiteRT
 from tests.support.release_files import SHARED
 

@@ -21,7 +21,7 @@ from smidgen.learning import measure
 from smidgen.ops import Lookup
 from smidgen.ops.losses import loss_of
 from smidgen.simulation.device import Simulator as SimulatedTarget
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host, HostDevice
 from tests.support.loss_tasks import (
     TASKS,
@@ -46,7 +46,7 @@ def test_steps_leave_the_same_bytes_by_numpy_on_the_host_and_on_a_board(make: Ma
     task = make()
     steps = [task.sample(place) for place in range(8)]
     losses = []
-    for target in (host, CortexM(cache=cache)):
+    for target in (host, BoardTarget(cache=cache)):
         program = task.compile(target)
         with program.start() as device:
             losses.append(compare(program, device, steps, task.rate))
@@ -254,7 +254,7 @@ def test_the_image_of_a_reconstruction_cannot_be_streamed() -> None:
 
 @pytest.mark.parametrize("make", SIGNATURES, ids=[make.__name__ for make in SIGNATURES])
 def test_an_example_for_a_board_builds_without_a_warning(make: Make, cache: Path, tmp_path: Path) -> None:
-    make().compile(CortexM(cache=cache)).write(tmp_path / "c")
+    make().compile(BoardTarget(cache=cache)).write(tmp_path / "c")
     flags = "CFLAGS=-O1 -std=c99 -ffp-contract=off -ffreestanding -Wall -Wextra -Wshadow -Wconversion -Werror"
     built = subprocess.run(
         ["make", "-s", f"PYTHON={sys.executable}", flags],

@@ -14,15 +14,15 @@ import smidgen as sm
 from experiments.baselines.simulator import FloatTraining
 from smidgen.errors import InputError
 from smidgen.ir import Graph, evaluate, evaluate_step
-from smidgen.learning.freezing import learned_graph
+from smidgen.learning.models import learned_graph
 from smidgen.memory import state_bytes
 from smidgen.numerics import quantize_multiplier
 from smidgen.ops import LearnedBias
-from smidgen.ops.bias import MOST_DIFFERENCE, MOST_UNIT, units
 from smidgen.ops.rules import SGD, Momentum, UpdateRule
+from smidgen.ops.state import MOST_DIFFERENCE, MOST_UNIT, units
 from smidgen.simulation import Simulation
+from smidgen.targets import find
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find
 from smidgen.targets.host import Host
 from smidgen.training import Options, Training, build_training, passes
 from smidgen.training.scheme import Scheme

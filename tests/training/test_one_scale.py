@@ -12,10 +12,10 @@ import pytest
 
 from smidgen.errors import GraphError
 from smidgen.ir import Graph, evaluate_step, verify
-from smidgen.ops.conv_grad import DepthwiseGradWeight
+from smidgen.ops.conv import DepthwiseGradWeight
 from smidgen.ops.update import FusedWeightStep
 from smidgen.pipeline import compile
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, passes
 from smidgen.training.head import layers
@@ -30,7 +30,7 @@ def test_layers_with_one_scale_learn_alike_in_numpy_on_host_and_board(
     cache: Path, host: Host, network: Callable[[int], Graph]
 ) -> None:
     graph, options = network(1), Options(CLASSES, weight_bits=12)
-    programs = [compile(graph, "full", target, options=options) for target in (CortexM(cache=cache), host)]
+    programs = [compile(graph, "full", target, options=options) for target in (BoardTarget(cache=cache), host)]
     step, state = programs[1].graph, programs[1].graph.state
     with programs[0].start() as board, programs[1].start() as machine:
         for image, label in samples(graph, 3):

@@ -16,13 +16,13 @@ from smidgen.data import centre, pixel_encoding
 from smidgen.ir import Array
 from smidgen.ir.rewriting import prune
 from smidgen.learning import learned_graph
-from smidgen.ops.overlay import Overlay
+from smidgen.ops.state import Overlay
 from smidgen.training import build_training
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, resolve
 from tests.support.networks import inverted_residual
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 RUN = Run("small", "shapes", "last:3", "device", 0.4, 12, channels="rotating")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smidgen.frontends.tflite.reader import FEWER
+from smidgen.frontends.tflite.read import FEWER
 from smidgen.frontends.tidy import TIDY
 from smidgen.ir import Builder, Node, Value
 from smidgen.ir.rewriting import needed, producers, readers, rewrite, uses
@@ -14,8 +14,8 @@ from smidgen.training.autodiff import differentiate
 from smidgen.training.lowering import fuse_requantize_grads
 from smidgen.training.passes import TRAINING
 from tests.support.folding_pass_cases import FOLDING_CASES
+from tests.support.graph_texts import Case, graph_of, text_of
 from tests.support.model_pass_cases import MODEL_CASES
-from tests.support.texts import Case, graph_of, text_of
 from tests.support.training_pass_cases import TRAINING_CASES
 
 CASES = (*MODEL_CASES, *FOLDING_CASES, *TRAINING_CASES)

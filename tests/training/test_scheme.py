@@ -41,8 +41,8 @@ from smidgen.zoo.tables import MCUNET_5FPS, Table
 from tests.support.house import TOP
 from tests.support.networks import inverted_residual, one_scale_hidden
 from tests.support.release_files import SHARED
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 NAMED = tuple((network.name, scheme) for network in PUBLISHED for scheme in network.schemes)
 

@@ -15,21 +15,19 @@ from smidgen.data import pixel_encoding
 from smidgen.errors import GraphError, InputError
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Array, evaluate_step, roles_of, verify
-from smidgen.ir.fingerprint import fingerprint
-from smidgen.ir.text import parse_graph, print_graph
+from smidgen.ir.text import fingerprint, parse_graph, print_graph
 from smidgen.learning import Course, learn, read_checkpoint
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
-from smidgen.results.profiling import profile
-from smidgen.results.timing import time_program
+from smidgen.results.profile import profile, time_program
 from smidgen.simulation import Simulation
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, load_scheme
 from tests.cli.test_cli import fail, invoke
 from tests.support.loss_tasks import TASKS, Label, Task, compare
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.streams import CLASSES, stream_of, streaming_network
-from tests.support.toys import small_network
 
 RULES = (SGD, Momentum(0.9), Sgd(accumulate=3), Momentum(0.5, accumulate=2))
 STEPS = 24

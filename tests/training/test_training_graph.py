@@ -21,7 +21,7 @@ from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.ops.elementwise import Add
 from smidgen.ops.gradient import FromFloat
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
-from smidgen.ops.select import Gather
+from smidgen.ops.state import Gather
 from smidgen.ops.update import FusedStep, FusedWeightStep, Step
 from smidgen.targets.host import Host
 from smidgen.training import HeadDtype, Options, build_training, passes

@@ -17,6 +17,7 @@ from smidgen.frontends.tflite import write_tflite
 from smidgen.ir import Array, Graph, QParams, Type
 from tests.support.litert import LiteRT
 from tests.support.release_files import SHARED
+from tests.support.tiers import first
 
 NAMES = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
 FLOWERS = SHARED / "data" / "flowers102.zip"
@@ -49,7 +50,7 @@ def flowers() -> list[Array]:
 
 
 @pytest.mark.parametrize("kind", ["noise", "flowers"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", first(*NAMES))
 def test_numpy_host_c_and_litert_agree_byte_for_byte(name: str, kind: str) -> None:
     graph = released(name)
     images = noise() if kind == "noise" else flowers()
@@ -63,7 +64,7 @@ def test_numpy_host_c_and_litert_agree_byte_for_byte(name: str, kind: str) -> No
             assert np.array_equal(host, expected), f"C and LiteRT differ on image {index}"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", first(*NAMES))
 def test_a_backbone_survives_the_way_through_tflite(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     graph, file = released(name), tmp_path_factory.mktemp("models") / f"{name}.tflite"
     file.write_bytes(write_tflite(graph))

@@ -1,151 +1,270 @@
-"""The options of the verbs that learn: declared once, and made into `Options` in one place."""
+"""The options of the verbs: each declared once, and sets of them as classes that a verb inherits.
 
-from __future__ import annotations
+Nothing here imports what computes: `smidgen --help` and the completion of a shell read this module alone. So do the
+defaults that the library also has; a test compares them.
+"""
 
-import inspect
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
-from functools import wraps
-from typing import Annotated, Any, get_args, get_type_hints
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
-from smidgen.data import Data
 from smidgen.errors import InputError
-from smidgen.ir import Graph
-from smidgen.ops.loss import Loss
-from smidgen.ops.rules import Momentum, Sgd, UpdateRule
-from smidgen.training import HeadDtype, HeadStart, Options
-from smidgen.training.options import choose_loss, outputs_for
+
+WORDS = "words"  # under which a context keeps the words of the command line
+AUTO = "auto"
+MEMORY, SHORT_SIDE, TOP, BAUD = "1GB", 512, 3, 115_200
+MOST, EVALUATIONS, POINTS = "256KB", 20_000, 16
+
+Head = Literal["keep", "new", "extend"]
+HeadDtype = Literal["float32", "int8"]
+LossName = Literal["auto", "softmax", "sigmoid", "mse", "reconstruction", "cells"]
+Schedule = Literal["cosine", "constant"]
+ImageInput = Literal["streamed", "buffered"]
+CompilerName = Literal["zig", "gcc"]
+Package = Literal["arduino", "zephyr", "platformio", "esp-idf", "cmsis-pack", "cmake"]
+SearchMethod = Literal["exact", "evolutionary", "random"]
+CalibrationMethod = Literal["minmax", "average", "percentile", "mse"]
+Channels = Literal["rgb", "bgr", "gray"]
+ImageFit = Literal["crop", "stretch"]
+Analysis = Literal["quick", "full"]
+Machine = Literal["host", "cuda"]
 
 
-class HeadDtypeOption(StrEnum):
-    """What the head computes in."""
+def networks(incomplete: str) -> list[str]:
+    from smidgen.zoo import NAMES
 
-    float32 = "float32"
-    int8 = "int8"
-
-
-class HeadOption(StrEnum):
-    """What the head starts from."""
-
-    keep = "keep"
-    new = "new"
-    extend = "extend"
+    return [name for name in NAMES if name.startswith(incomplete)]
 
 
-class LossOption(StrEnum):
-    """What learning makes small."""
+def targets(*others: str) -> Callable[[str], list[str]]:
+    """Return what completes a board, or one of the other targets."""
 
-    auto = "auto"
-    softmax = "softmax"
-    sigmoid = "sigmoid"
-    mse = "mse"
-    reconstruction = "reconstruction"
-    cells = "cells"
+    def names(incomplete: str) -> list[str]:
+        from smidgen.targets.boards import BOARDS
 
+        return [name for name in (*others, *BOARDS) if name.startswith(incomplete)]
 
-@dataclass(frozen=True)
-class Learning:
-    """How a program is to learn, each field an option of the command line."""
-
-    classes: Annotated[
-        int | None, typer.Option(help="Classes to learn. By default the data's, or those the model has.")
-    ] = None
-    weight_bits: Annotated[
-        int | None, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12. By default the scheme's, or 12.")
-    ] = None
-    bias_bits: Annotated[
-        int,
-        typer.Option(help="Bits of SRAM for a convolution's bias that learns: 32, or the 16 of a difference to it."),
-    ] = 32
-    head: Annotated[
-        HeadOption | None,
-        typer.Option(
-            help="The model's last layer: keep it, begin with a new one, or extend it by classes it lacks. By default "
-            "it is kept where it scores as many classes.",
-        ),
-    ] = None
-    head_dtype: Annotated[
-        HeadDtypeOption | None,
-        typer.Option(help="What the head computes in. By default what the model's computes in, a new one float32."),
-    ] = None
-    momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
-    accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1
-    qas: Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")] = True
-    skip_below: Annotated[
-        float, typer.Option(help="Learn nothing from a step whose loss is below this: its backward pass is not run.")
-    ] = 0.0
-    loss: Annotated[
-        LossOption, typer.Option(help="What learning makes small; auto: what fits the data, without data softmax.")
-    ] = LossOption.auto
-    seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0
-
-    def options_on(self, graph: Graph, data: Data) -> Options:
-        """The same as `Options` for data, which says what is left to it: the loss and the number of outputs."""
-        loss = self._loss() or choose_loss(graph, data)
-        return replace(self.options(self.classes or outputs_for(graph, data, loss)), loss=loss)
-
-    def options(self, classes: int | None) -> Options:
-        """The same as `Options`, for as many outputs; an extended head is kept once it has been extended."""
-        head: HeadStart | None = None if self.head is None else "new" if self.head is HeadOption.new else "keep"
-        dtype: HeadDtype | None = self.head_dtype.value if self.head_dtype else None
-        loss = self._loss() or "softmax"
-        return Options(
-            classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head, loss, self.bias_bits,
-            self.skip_below,
-        )  # fmt: skip
-
-    def options_for(self, model: str, scheme: str | None, budget: str | None) -> Options | None:
-        """The same where a scheme, or classes and a budget to choose one for, decide whether the program learns.
-
-        None for one that only infers.
-        """
-        if self.head is HeadOption.extend:
-            raise InputError(
-                f"the head of {model} is extended by examples of new classes; do so with `smidgen train --head "
-                "extend`, and give what was learned"
-            )
-        if scheme is None:
-            if self.classes is None:
-                return None
-            if budget is None:
-                raise InputError(
-                    f"{self.classes} classes can only be learned with a scheme; give --scheme, or --budget to have one "
-                    "chosen"
-                )
-            return self.options(self.classes)
-        return self.options(self.classes)
-
-    def _loss(self) -> Loss | None:
-        return next((loss for loss in get_args(Loss) if loss == self.loss.value), None)
-
-    def _rule(self) -> UpdateRule:
-        if self.momentum == 0:
-            return Sgd(accumulate=self.accumulate)
-        return Momentum(self.momentum, accumulate=self.accumulate)
+    return names
 
 
-def with_learning(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the fields of `Learning` as options where its parameter `learning` stands."""
-    names = [field.name for field in fields(Learning)]
-    kinds = get_type_hints(Learning, include_extras=True)
+def schemes(incomplete: str) -> list[str]:
+    from smidgen.training.published import PUBLISHED
 
-    @wraps(verb)
-    def run(**given: Any) -> None:
-        verb(learning=Learning(**{name: given.pop(name) for name in names}), **given)
+    published = dict.fromkeys(name for network in PUBLISHED for name in network.schemes)
+    return [name for name in (*published, "full", "head", "last:", "bias:") if name.startswith(incomplete)]
 
-    declared = inspect.signature(verb, eval_str=True).parameters
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in declared.items():
-        if name == "learning":
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters += [
-                inspect.Parameter(f.name, kind, default=f.default, annotation=kinds[f.name]) for f in fields(Learning)
-            ]
-        else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+
+def option(default: Any, help: str, *names: str, **more: Any) -> Any:
+    """Declare an option as a field of a verb; a required one has `...` as its default."""
+    return _field(default, typer.Option(*names, help=help, **more))
+
+
+def argument(default: Any, help: str, **more: Any) -> Any:
+    """Declare an argument as a field of a verb."""
+    return _field(default, typer.Argument(help=help, **more))
+
+
+def path(default: Any, help: str, *names: str) -> Any:
+    """Declare an option that is a path as a field of a verb."""
+    return _field(default, path_option(*names, help=help))
+
+
+def _field(default: Any, parameter: Any) -> Any:
+    metadata = {"parameter": parameter}
+    return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
+
+
+def path_option(*names: str, help: str) -> Any:
+    """Return an option that is a path; an empty one, often an unset variable of the shell, is refused."""
+
+    def parse(text: str | Path) -> Path:
+        if not str(text):
+            raise InputError("a path in the command is empty; name a file or folder, '.' for the working folder")
+        return Path(text)
+
+    return typer.Option(*names, parser=parse, metavar="<path>", help=help)
+
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A network of the zoo, or a model file.", autocompletion=networks)
+]
+DataSource = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        help="A folder of images or recordings by label, a published data set, a .zip of either, an .npz, .npy or .csv "
+        "file, or cifar10.",
+    ),
+]
+Target = Annotated[
+    str,
+    typer.Option(
+        help="host (this machine) or a board: cortex-m7, stm32f746, esp32-c3, …", autocompletion=targets("host")
+    ),
+]
+Board = Annotated[str, typer.Option(help="A board: cortex-m7, stm32f746, esp32-c3, …", autocompletion=targets())]
+TrainingTarget = Annotated[
+    str,
+    typer.Option(
+        help="host (this machine), cuda (the same bytes on a GPU), or a board: cortex-m7, …",
+        autocompletion=targets("host", "cuda"),
+    ),
+]
+InferenceTarget = Annotated[
+    str | None,
+    typer.Option(
+        help="host (C on this machine, the default), reference (numpy, also for float32 models), or a board: …",
+        autocompletion=targets("host", "reference"),
+    ),
+]
+Input = Annotated[
+    ImageInput, typer.Option("--input", help="Whether the image arrives row by row or is held whole in SRAM.")
+]
+SchemeName = Annotated[
+    str | None,
+    typer.Option(
+        help="What learns; without it the program only infers, or learns what --budget has room for.",
+        autocompletion=schemes,
+    ),
+]
+LearnedScheme = Annotated[
+    str | None,
+    typer.Option(
+        help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.", autocompletion=schemes
+    ),
+]
+SramBudget = Annotated[
+    str | None,
+    typer.Option(
+        help="Limit for SRAM, such as 128KB (1 KB is 1,024 bytes); without --scheme the best known scheme for it learns"
+    ),
+]
+AlignedOnly = Annotated[
+    bool, typer.Option("--aligned-only", help="For a board: read and write aligned words only. Slower.")
+]
+LearningRate = Annotated[
+    str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
+]
+ScheduleName = Annotated[Schedule, typer.Option(help="How the learning rate changes over the run.")]
+Crop = Annotated[
+    float | None,
+    typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops. For classes 0.08."),
+]
+ContributionFiles = Annotated[
+    list[Path] | None, path_option(help="Contributions that smidgen analyze wrote; several files are averaged.")
+]
+Picture = Annotated[Path | None, path_option(help="Also draw the result in this HTML file.")]
+ModelFile = Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")]
+SampleLimit = Annotated[int | None, typer.Option(help="Test with at most this many samples, evenly spaced.")]
+Likeliest = Annotated[int, typer.Option(help="How many of the likeliest classes to show.")]
+AudioOption = Annotated[
+    str | None,
+    typer.Option(help="How audio becomes the input: mfcc or yamnet, and changes to it: mfcc,window=640,hop=320."),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Seed = Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """A verb with its options as fields; its docstring is its help."""
+
+    context: typer.Context
+    as_json: bool = option(False, "Print one JSON object.", "--json")
+
+    def again(self, **changed: str) -> str:
+        """Return this command as one can paste it into a shell, with options set to these values."""
+        words = list(self.context.meta[WORDS])
+        for option, value in changed.items():
+            words = [*_without(words, f"--{option}"), f"--{option}", value]
+        return shlex.join(("smidgen", *words))
+
+
+def _without(words: list[str], option: str) -> list[str]:
+    """Return the words without an option and its value."""
+    kept: list[str] = []
+    places = iter(words)
+    for word in places:
+        if word == option:
+            next(places, None)
+        elif not word.startswith(f"{option}="):
+            kept.append(word)
+    return kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limited(Verb):
+    """The memory that reading one file may take."""
+
+    memory: str = option(MEMORY, "Most memory that the contents of one file may take, such as 4GB.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shaped(Verb):
+    """Sizes of inputs that a model file leaves open."""
+
+    shape: list[str] | None = option(
+        None, "Sizes of an input that an .onnx file leaves open, as in input=1,3,96,96.", "--shape"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overwriting(Verb):
+    """Permission to overwrite."""
+
+    force: ForceOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sounding(Verb):
+    """The front end for audio."""
+
+    audio: AudioOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Limited):
+    """Columns of a table that are labels."""
+
+    label: str | None = option(
+        None,
+        "Label column of a .csv table, or several as in a,b; none for a table without labels. By default the "
+        "last column.",
+        "--label",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Labelled):
+    """Options for reading data."""
+
+    short_side: int = option(SHORT_SIDE, "Reduce larger image files to this short side, in pixels.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning(Verb):
+    """Options for learning."""
+
+    classes: int | None = option(None, "Classes to learn. By default the data's, or those of the model.")
+    weight_bits: int | None = option(
+        None, "Bits stored for a trained weight: 8, 10 or 12. By default the scheme's, or 12."
+    )
+    bias_bits: int = option(32, "Bits of SRAM for a trained bias of a convolution: 32, or 16 for the difference to it.")
+    head: Head | None = option(
+        None,
+        "The model's last layer: keep it, start a new one, or extend it by classes it lacks. By default it is "
+        "kept where it scores as many classes.",
+    )
+    head_dtype: HeadDtype | None = option(
+        None, "Type the head computes in. By default that of the model's head; a new head is float32."
+    )
+    momentum: float = option(0.0, "Momentum, from 0 up to 1.")
+    accumulate: int = option(1, "Samples whose gradients make one step.")
+    qas: bool = option(True, "Quantization-aware scaling of gradients.", "--qas/--no-qas")
+    skip_below: float = option(0.0, "Skip the backward pass of a sample whose loss is below this.")
+    loss: LossName = option("auto", "The loss to minimize; auto: the one that fits the data, without data softmax.")
+    seed: Seed = 0

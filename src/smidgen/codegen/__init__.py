@@ -1,12 +1,22 @@
 """Graph + plan → C text: one readable call per node."""
 
-from smidgen.codegen.generating import Sources, check_kernels, generate, hearing_usage, interface
-from smidgen.codegen.linking import link_files, link_header, serves
+from smidgen.codegen.entries import kept_bytes, kept_examples, least_flash, ring_header
+from smidgen.codegen.generating import Sources, check_kernels, generate, interface
 from smidgen.codegen.packages import Kind, package_files
-from smidgen.codegen.project import check_project, listed, write_project
-from smidgen.codegen.replaying import kept_bytes, kept_examples, least_flash, replay_usage, ring_header
+from smidgen.codegen.project import (
+    SECTOR_BYTES,
+    check_project,
+    kept_fields,
+    kept_sectors,
+    link_files,
+    link_header,
+    project_fields,
+    project_files,
+    serves,
+    store_files,
+    write_project,
+)
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
-from smidgen.codegen.storing import SECTOR_BYTES, kept_fields, kept_sectors, store_files, store_usage
 
 __all__ = [
     "PORTABLE",
@@ -17,7 +27,6 @@ __all__ = [
     "check_kernels",
     "check_project",
     "generate",
-    "hearing_usage",
     "interface",
     "is_source",
     "kept_bytes",
@@ -27,14 +36,13 @@ __all__ = [
     "least_flash",
     "link_files",
     "link_header",
-    "listed",
     "package_files",
+    "project_fields",
+    "project_files",
     "render",
-    "replay_usage",
     "ring_header",
     "runtime_files",
     "serves",
     "store_files",
-    "store_usage",
     "write_project",
 ]

@@ -5,18 +5,16 @@ Kernels are files of the runtime; what is written here only calls them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen.codegen.classes import class_usage
-from smidgen.codegen.hearing import SYMBOLS, hearing
-from smidgen.codegen.prefixes import check_prefix
-from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
-from smidgen.codegen.teaching import taught
+from smidgen.codegen.entries import SYMBOLS, audio_front_end, label_facts
+from smidgen.codegen.runtime import HEADERS, PORTABLE, RUNTIME, SOURCES, is_source, render, runtime_files
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
-from smidgen.errors import TargetError
+from smidgen.errors import InputError, TargetError
 from smidgen.ir import Graph
 from smidgen.memory import Plan, state_bytes
 from smidgen.memory.rows import WHOLE, Schedule
@@ -36,7 +34,7 @@ class Sources:
     calls: tuple[int, ...]  # the node behind each kernel call of a step, in order; a prediction makes the first ones
     latent: tuple[int, ...] = ()  # bytes of each part of the latent of a program that replays
     replay_bytes: int = 0  # of flash that it has for latents
-    audio_bytes: int = 0  # SRAM of the front end of a program that hears, besides arena and state
+    audio_bytes: int = 0  # SRAM of an audio front end, in addition to arena and state
 
     @property
     def kernels(self) -> tuple[Path, ...]:
@@ -50,7 +48,7 @@ class Sources:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What these include, by name."""
+        """The headers that kernels include, by name."""
         return {path.name: path.read_text() for path in self.runtime if not is_source(path)}
 
 
@@ -73,14 +71,14 @@ def generate(
     return Sources(
         prefix=prefix,
         files=writer.files(),
-        runtime=runtime_files(_symbols(graph) | set(SYMBOLS if writer.hearing else ()), folders),
+        runtime=runtime_files(_symbols(graph) | set(SYMBOLS if writer.audio else ()), folders),
         constant_bytes=writer.constant_bytes,
         state_bytes=state_bytes(graph),
         learns=graph.roles is not None,
         streamed_input=schedule.streamed_input,
         calls=tuple(_calls(graph, schedule)),
         latent=tuple(v.type.bytes for v in schedule.cut.latent) if schedule.cut else (),
-        audio_bytes=writer.hearing.bytes if writer.hearing else 0,
+        audio_bytes=writer.audio.bytes if writer.audio else 0,
     )
 
 
@@ -114,42 +112,79 @@ def _calls(graph: Graph, schedule: Schedule) -> Iterator[int]:
 
 
 def interface(graph: Graph, sources: Sources) -> dict[str, object]:
-    """What a main has to know of a program, as fields of templates."""
+    """Return the facts about a program that its main needs, as fields of templates."""
     image = graph.image.type if sources.streamed_input else None
-    heard = hearing(graph, sources.prefix)
-    heard_rows, heard_row = heard.spec.rows(heard.type.shape) if heard else (1, 1)
+    audio = audio_front_end(graph, sources.prefix)
+    audio_rows, audio_row = audio.spec.rows(audio.type.shape) if audio else (1, 1)
     return {
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
         "replays": int(bool(sources.latent)),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
-        "hand_over": _hand_over(sources), **taught(graph, sources.prefix),
-        "classes": class_usage(graph.classes, sources.prefix), "hears": int(sources.audio_bytes > 0),
-        "heard_rows": heard_rows, "heard_row": heard_row,
-        "streams": _streams(graph, sources.prefix),
-        "pixels": f"- {rule}\n" if (rule := pixel_rule(pixel_encoding(graph))) else "",
+        "hand_over": _hand_over(sources), "label": label_facts(graph, sources.prefix),
+        "classes": graph.classes, "takes_audio": int(sources.audio_bytes > 0),
+        "audio_rows": audio_rows, "audio_row": audio_row,
+        "streams": bool(graph.variables), "pixels": pixel_rule(pixel_encoding(graph)),
     }  # fmt: skip
 
 
-def hearing_usage(graph: Graph, sources: Sources) -> str:
-    """How a program hears, as its README says it; nothing for one that does not."""
-    heard = hearing(graph, sources.prefix)
-    return render("audio_usage.md", prefix=sources.prefix, **heard.fields(streamed=False)) if heard else ""
-
-
-def _streams(graph: Graph, prefix: str) -> str:
-    """How runs follow each other where each goes on from the last, as a README says it."""
-    if not graph.variables:
-        return ""
-    return (
-        f"- Each run goes on from where the last one ended: hand inputs over in order, and call `{prefix}_reset()` "
-        "where a new\n  stream begins.\n"
-    )
+def audio_usage(graph: Graph, sources: Sources) -> str:
+    """Return how a program takes audio, for its README; nothing for one that does not."""
+    audio = audio_front_end(graph, sources.prefix)
+    return render("audio_usage.md", prefix=sources.prefix, audio=audio.fields(streamed=False)) if audio else ""
 
 
 def _hand_over(sources: Sources) -> str:
-    """How an image reaches a program, as a README says it."""
+    """Return how an image reaches a program, for its README."""
     if sources.audio_bytes:
         return f"push samples into `{sources.prefix}_audio_push`, show them by `{sources.prefix}_audio_show()`"
     if sources.streamed_input:
         return f"name the function that reads a row of the image with `{sources.prefix}_source(read, context)`"
     return f"write the input into `{sources.prefix}_input(0)`"
+
+
+_PREFIX = re.compile(r"[a-z][a-z0-9_]*")
+_WORDS: Mapping[str, str] = {
+    "a keyword of C or C++": """
+        asm auto bool break case char class const continue default delete do double else enum export extern float for
+        goto if inline int long namespace new operator private protected public register restrict return short signed
+        sizeof static struct switch template this throw try typedef typename union unsigned virtual void volatile while
+        """,
+    "a header of the C library": """
+        arm_acle arm_neon assert complex ctype errno fcntl fenv float glob immintrin inttypes iso646 limits locale math
+        poll pthread regex sched search semaphore setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio
+        stdlib stdnoreturn string termios tgmath threads time uchar unistd wchar wctype
+        """,
+    "a function of the C library": """
+        abort abs atexit atof atoi bsearch calloc ceil clock cos exit exp fabs fclose feof fflush floor fmod fopen
+        fprintf fputs fread free fscanf fseek fwrite getc getchar getenv gets labs log malloc memchr memcmp memcpy
+        memmove memset perror pow printf putc putchar puts qsort raise rand read realloc remove rename rewind round
+        scanf sin snprintf sprintf sqrt srand sscanf strcat strchr strcmp strcpy strlen strncpy strtol system tan
+        tmpfile write
+        """,
+    "a target of CMake's own": """
+        all clean depend edit_cache help install package package_source preinstall rebuild_cache test
+        """,
+    "the project around the program": "board example fault firmware main reset serve startup",
+    "names that Smidgen writes itself": "at map p parts row smg smidgen w",
+}
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise InputError unless files and names that begin so can lie and be linked beside all others."""
+    if not _PREFIX.fullmatch(prefix):
+        raise InputError(
+            f"the prefix {prefix!r} cannot begin C names; use lower-case letters, digits and '_' after one"
+        )
+    if taken := _taken_by(prefix):
+        raise InputError(f"the prefix {prefix!r} is taken by {taken}; use another, such as 'my_{prefix}'")
+
+
+def _taken_by(prefix: str) -> str | None:
+    """Return the owner of a file or name with this prefix, if there is one."""
+    first = prefix.split("_")[0]
+    for owner, words in _WORDS.items():
+        if prefix in words.split() or (first in ("smg", "smidgen") and first in words.split()):
+            return owner
+    kernels = {path.stem for path in RUNTIME.rglob("*") if path.suffix in (*SOURCES, *HEADERS)}
+    files = {prefix, f"{prefix}_link", f"{prefix}_replay", f"{prefix}_weights"} & kernels
+    return f"the kernels' own file {min(files)}" if files else None

@@ -10,29 +10,26 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
+from smidgen.codegen.entries import ring_header
 from smidgen.codegen.generating import Sources
-from smidgen.codegen.linking import link_files, link_header, serves
-from smidgen.codegen.runtime import is_source, render
-from smidgen.codegen.storing import store_files
+from smidgen.codegen.project import link_files, link_header, listed, project_fields, serves, store_files
+from smidgen.codegen.runtime import RUNTIME, is_source, render
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 
 KIB = 1024
 STACK_KIB, CODE_KIB = 8, 64  # beside what is known exactly: as much as any example takes
 FLAGS = "smidgen_flags.h"
-CONDITION = "exact"  # of a pack's component: a compiler that is told not to contract, a core that has the instructions
-COMPILERS = ('Tcompiler="GCC"', 'Tcompiler="CLANG"', 'Tcompiler="ARMCC" Toptions="AC6"')
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of files in a pack, so that the same program gives the same bytes
 
 
 class Core(Protocol):
-    """What a package must know of the core that its kernels are for."""
+    """The core that a package's kernels are for."""
 
     @property
     def title(self) -> str: ...
@@ -52,141 +49,71 @@ class Kind(StrEnum):
     cmake = "cmake"
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What a package holds besides sources, licence and README: templates by path."""
-
-    templates: Mapping[str, str]
-    flags: bool = False  # sources bring the compiler's flags, because the package cannot
-    isas: tuple[str, ...] = ("thumb", "riscv")  # the instruction sets of the cores that its tools build for
-
-
-LAYOUTS = {
-    Kind.arduino: Layout(
-        {
-            "library.properties": "arduino/library.properties",
-            "keywords.txt": "arduino/keywords.txt",
-            "examples/Train/Train.ino": "arduino/Train.ino",
-        },
-        flags=True,
-    ),
-    Kind.zephyr: Layout(
-        {
-            "zephyr/module.yml": "zephyr/module.yml",
-            "zephyr/CMakeLists.txt": "zephyr/CMakeLists.txt",
-            "zephyr/Kconfig": "zephyr/Kconfig",
-            "samples/train/CMakeLists.txt": "zephyr/sample_CMakeLists.txt",
-            "samples/train/prj.conf": "zephyr/prj.conf",
-            "samples/train/sample.yaml": "zephyr/sample.yaml",
-            "samples/train/src/main.c": "zephyr/main.c",
-        }
-    ),
-    Kind.platformio: Layout(
-        {
-            "library.json": "platformio/library.json",
-            "examples/train/platformio.ini": "platformio/platformio.ini",
-            "examples/train/src/main.cpp": "platformio/main.cpp",
-        }
-    ),
-    Kind.esp_idf: Layout(
-        {
-            "idf_component.yml": "esp_idf/idf_component.yml",
-            "CMakeLists.txt": "esp_idf/CMakeLists.txt",
-            "examples/train/CMakeLists.txt": "esp_idf/example_CMakeLists.txt",
-            "examples/train/sdkconfig.defaults": "esp_idf/sdkconfig.defaults",
-            "examples/train/main/CMakeLists.txt": "esp_idf/main_CMakeLists.txt",
-            "examples/train/main/idf_component.yml": "esp_idf/main_idf_component.yml",
-            "examples/train/main/main.c": "esp_idf/main.c",
-        },
-        isas=("riscv",),
-    ),
-    Kind.cmsis_pack: Layout(
-        {"Smidgen.$component.pdsc": "cmsis/pack.pdsc", "examples/train/main.c": "cmsis/main.c"},
-        flags=True,
-        isas=("thumb",),
-    ),
-    Kind.cmake: Layout({"CMakeLists.txt": "cmake/CMakeLists.txt", "examples/train/main.c": "cmake/main.c"}),
-}
+FLAGGED = (Kind.arduino, Kind.cmsis_pack)  # whose sources bring the compiler's flags, because the package cannot
+ISAS = {Kind.esp_idf: ("riscv",), Kind.cmsis_pack: ("thumb",)}  # instruction sets, where tools build for some only
 
 
 def package_files(
-    kind: Kind, graph: Graph, sources: Sources, more: Mapping[str, str], core: Core | None, fields: Mapping[str, object]
+    kind: Kind, graph: Graph, sources: Sources, arena_bytes: int, core: Core | None
 ) -> dict[str, str | bytes]:
-    """A package by path, with `more` headers. `core` is that of its kernels, None where they are for any."""
-    layout, folder = LAYOUTS[kind], kind.replace("-pack", "").replace("-", "_")
+    """Return a package by path. `core` is that of its kernels, None where they are for any."""
     if not serves(graph):
         raise InputError(
             f"{graph.name} takes {len(graph.prediction_inputs)} inputs, and the example of a package is shown one over "
             "a byte stream; leave out --export for a project without that"
         )
-    if core and core.isa not in layout.isas:
+    if core and core.isa not in ISAS.get(kind, (core.isa,)):
         raise InputError(f"{kind} builds for no {core.title}; compile for the host, whose kernels are for any core")
-    code = dict(_code(graph, sources, more, layout.flags))
-    about = {**fields, **_about(graph, sources, core, code, int(str(fields["sram"])))}
-    about["how"] = render(f"packages/{folder}/how.md", **about)
+    code = dict(_code(graph, sources, kind in FLAGGED))
+    about = {**project_fields(graph, sources, arena_bytes), **_about(graph, sources, core, code, arena_bytes)}
+    about["how"] = render(f"how/{kind}.md", **about)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in code.items()}
-    files |= {
-        path.replace("$component", str(about["component"])): _filled(t, about) for path, t in layout.templates.items()
-    }
+    place = RUNTIME / "project" / "packages" / kind
+    for path in sorted(p.relative_to(place) for p in place.rglob("*.in")):
+        name = str(path.with_suffix("")).replace("component.pdsc", f"{about['component']}.pdsc")
+        files[name] = _filled(f"{kind}/{path.with_suffix('')}", about)
     files |= {"LICENSE": _filled("LICENSE", about), "README.md": _filled("README.md", about)}
     if sources.learns:
         files |= {f"extras/{path}": text for path, text in store_files().items() if path.startswith("flash/")}
-    return {**files, str(about["pack_name"]): _zipped(files)} if kind is Kind.cmsis_pack else files
+    return listed({**files, str(about["pack_name"]): _zipped(files)} if kind is Kind.cmsis_pack else files)
 
 
 def _filled(template: str, fields: Mapping[str, object]) -> str:
     return render(f"packages/{template}", **fields)
 
 
-def _code(graph: Graph, sources: Sources, more: Mapping[str, str], flags: bool) -> Iterator[tuple[str, str]]:
+def _code(graph: Graph, sources: Sources, flags: bool) -> Iterator[tuple[str, str]]:
     """Program, kernels, link and store, by name."""
     kernels = {path.name: path.read_text() for path in sources.runtime}
     store = {Path(path).name: text for path, text in store_files().items() if path.startswith("smidgen/")}
     shared = {**kernels, **link_files(), **(store if sources.learns else {})}
-    for name, text in {**shared, **sources.files, **link_header(graph, sources), **more}.items():
+    ring = ring_header(graph, sources.latent, sources.prefix)
+    for name, text in {**shared, **sources.files, **link_header(graph, sources), **ring}.items():
         yield name, f'#include "{FLAGS}"\n\n{text}' if flags and name.endswith(".c") else text
     if flags:
         yield FLAGS, _filled("flags.h", {})
 
 
 def _about(graph: Graph, sources: Sources, core: Core | None, code: Mapping[str, str], sram: int) -> dict[str, object]:
-    """What describes a package, as fields of its templates; `sram` is the arena's."""
+    """Return the description of a package, as fields of its templates; `sram` is the arena's."""
     name = re.sub(r"[^\w.-]", "_", graph.name, flags=re.ASCII)
     component = f"smidgen_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}"
     learns, prefix, title = sources.learns, sources.prefix, core.title if core else ""
     compiled = sorted(file for file in code if is_source(file))
-    kinds = {".c": "sourceC", ".S": "sourceAsm"}
     return {
         "name": name, "component": component, "CONFIG": component.upper(), "version": version("smidgen"),
         "sentence": f"{name} in plain C, {'a network that learns on the device' if learns else 'a quantized network'}",
         "paragraph": f"Compiled by Smidgen for {title or 'any core'}, without operating system, heap or libraries.",
         "core_text": f"; its kernels are for a {title}" if core else "", "architectures": "*",
         "verb": "train" if learns else "test", "kept": _filled("kept.c", {"prefix": prefix}) if learns else "",
-        "more_keywords": f"{prefix}_train\tKEYWORD2" if learns else f"{prefix}_run\tKEYWORD2",
         "ram_kib": -(-(sram + sources.state_bytes) // KIB) + STACK_KIB,
         "stack_bytes": STACK_KIB * KIB,
         "flash_kib": -(-sources.constant_bytes // KIB) + CODE_KIB,
         "pack_name": f"Smidgen.{component}.{version('smidgen')}.pack", "idf_target": "esp32c3" if core else "esp32s3",
         "languages": "C ASM" if any(file.endswith(".S") for file in compiled) else "C",
         "assembly": " src/*.S" if any(file.endswith(".S") for file in compiled) else "",
-        "conditions": _conditions(title), "condition": CONDITION,
-        "sources": "".join(
-            f'        <file category="{kinds[file[file.rindex("."):]]}" name="src/{file}"/>\n' for file in compiled
-        ),
+        "title": title, "compiled": compiled,
     }  # fmt: skip
-
-
-def _conditions(core: str) -> str:
-    """Which compilers `smidgen_flags.h` speaks to, and the core of the kernels."""
-    lines = (
-        "<conditions>",
-        f'  <condition id="{CONDITION}">',
-        *(f"    <accept {compiler}/>" for compiler in COMPILERS),
-        *((f'    <require Dcore="{core}"/>',) if core else ()),
-        "  </condition>",
-        "</conditions>",
-    )
-    return "".join(f"  {line}\n" for line in lines)
 
 
 def _zipped(files: Mapping[str, str | bytes]) -> bytes:

@@ -1,16 +1,94 @@
-"""A project's files on the disk: a folder that appears whole, and that takes the place of no stranger's."""
+"""A program as a project: its link to a host, its store in flash, and a folder that is written whole."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from smidgen.codegen.entries import label_facts, replay_usage, ring_header
+from smidgen.codegen.generating import Sources, audio_usage, interface
+from smidgen.codegen.runtime import RUNTIME, render
+from smidgen.codegen.spelling import fingerprint_words
 from smidgen.data.files import made_folder
 from smidgen.errors import InputError
+from smidgen.ir import Graph
+
+LINK = RUNTIME / "link"
+
+
+def serves(graph: Graph) -> bool:
+    """Return whether a program can be used over a link: by one image at a time."""
+    return len(graph.prediction_inputs) == 1
+
+
+def link_files() -> dict[str, str]:
+    """The frames in C, the same for every program, by name."""
+    return {path.name: path.read_text() for path in sorted(LINK.iterdir()) if path.suffix in (".c", ".h")}
+
+
+def link_header(graph: Graph, sources: Sources) -> dict[str, str]:
+    """The program's own header, by its name; nothing for a program that takes more than an image."""
+    if not serves(graph):
+        return {}
+    image, prefix = graph.image.type, sources.prefix
+    fields: dict[str, object] = {
+        "name": re.sub(r"[^\w.-]", "_", graph.name), "prefix": prefix, "PREFIX": prefix.upper(),
+        "learns": int(sources.learns), "replays": int(bool(sources.latent)),
+        "streamed": int(sources.streamed_input), "image_bytes": image.bytes,
+        "row_bytes": image.bytes // image.shape[1] if sources.streamed_input else 0,
+        "fingerprint": fingerprint_words(graph),
+        "output_bytes": ", ".join(str(v.type.bytes) for v in graph.outputs),
+        "variables": len(graph.variables), "label": label_facts(graph, prefix),
+    }  # fmt: skip
+    return {f"{prefix}_link.h": render("link.h", **fields)}
+
+
+STORE = RUNTIME / "store"
+SECTOR_BYTES = 4096  # of the flash of an emulated board, which takes words
+HEAD, SAVE = 64, 96  # bytes, no less than the store takes at the head of a sector, and of a save beside the state
+# Where the linker puts what is kept.
+KEPT = """
+    /* What was learned: the last sectors of flash. The linker leaves them out where nothing is kept. */
+    .kept ORIGIN(FLASH) + LENGTH(FLASH) - {} (NOLOAD) : {{ *(.kept) }}
+"""
+SPARE = 2  # sectors beyond those of two states: that many may wear out
+
+
+def store_files() -> dict[str, str]:
+    """The store in C and drivers for chips, by path in a project; the same for every program.
+
+    A linker drops the store where nobody calls it. No project compiles a driver by itself: its user chooses one.
+    """
+    store = {f"smidgen/{path.name}": path for path in sorted(STORE.glob("*.[ch]"))}
+    drivers = {f"flash/{path.name}": path for path in sorted((STORE / "flash").glob("*.c"))}
+    return {name: path.read_text() for name, path in {**store, **drivers}.items()}
+
+
+def kept_sectors(state_bytes: int) -> int:
+    """The sectors of an emulated board's flash in which a state is kept: room for two, and some to wear out."""
+    return 2 * -(-(state_bytes + SAVE) // (SECTOR_BYTES - HEAD)) + SPARE
+
+
+def kept_fields(sources: Sources) -> dict[str, object]:
+    """Return where a board's flash keeps the program's state, as template fields; empty where nothing is learned."""
+    if not sources.learns:
+        return {"kept": "", "kept_words": "", "kept_usage": ""}
+    count = kept_sectors(sources.state_bytes)
+    ring = sources.replay_bytes // SECTOR_BYTES
+    size = (count + ring) * SECTOR_BYTES
+    fields = {
+        "sector_bytes": SECTOR_BYTES, "kept_sectors": count, "ring_sectors": ring, "flash_sectors": count + ring,
+        "kept_text": f"{size // 1024} KB",
+    }  # fmt: skip
+    words = "; `keep.h` and `flash.c` are where what was learned is kept"
+    usage = render("board/kept_usage.md", **fields)
+    return {**fields, "kept": KEPT.format(size), "kept_words": words, "kept_usage": usage}
+
 
 LISTING = ".smidgen"  # the file that names all others of a project: by it a folder of ours is known
 HEADING = "These files were written by Smidgen; a folder that holds anything else is not replaced.\n"
@@ -22,6 +100,36 @@ Content = TypeVar("Content", bound=str | bytes)
 def listed(files: Mapping[str, Content]) -> dict[str, Content | str]:
     """The same files, and one that names them."""
     return {**files, LISTING: HEADING + "".join(f"{name}\n" for name in sorted(files))}
+
+
+def project_fields(graph: Graph, sources: Sources, arena_bytes: int) -> dict[str, object]:
+    """Return the facts about a program that a project's files state, as fields of templates."""
+    fields: dict[str, object] = {
+        "name": graph.name,
+        "arena_bytes": f"{arena_bytes:,}", "constant_bytes": f"{sources.constant_bytes:,}",
+        "state_bytes": f"{sources.state_bytes:,}", "replay_bytes": sources.replay_bytes,
+        **interface(graph, sources),
+    }  # fmt: skip
+    usage = render("train_usage.md" if sources.learns else "usage.md", **fields).rstrip()
+    usage += "\n\n" + render("store_usage.md", **fields).rstrip() if sources.learns else ""
+    usage += replay_usage(graph, sources.prefix) if sources.replay_bytes else ""
+    return {**fields, "usage": usage + audio_usage(graph, sources).rstrip()}
+
+
+def project_files(graph: Graph, sources: Sources, board: Mapping[str, str]) -> dict[str, str]:
+    """Return a project that builds with `make` or CMake, by path: model, kernels, and the files of its board."""
+    link = link_header(graph, sources)
+    own = {**sources.files, **link, **ring_header(graph, sources.latent, sources.prefix)}
+    kernels = {path.name: path.read_text() for path in sources.runtime} | (link_files() if link else {})
+    kernels["CMakeLists.txt"] = render("kernels.cmake")
+    return listed(
+        {
+            **{f"model/{name}": text for name, text in own.items()},
+            **{f"smidgen/{name}": text for name, text in kernels.items()},
+            **(store_files() if sources.learns else {}),
+            **board,
+        }
+    )
 
 
 def write_project(files: Mapping[str, str | bytes], folder: Path, force: bool = False) -> None:
@@ -43,7 +151,7 @@ def check_project(folder: Path, force: bool = False) -> None:
         return
     if not force:
         raise InputError(
-            f"{folder} is there already and not an empty folder; give --force to replace a project, or name another"
+            f"{folder} exists already and is not an empty folder; give --force to replace a project, or name another"
         )
     if folder.is_symlink() or not (folder / LISTING).is_file():
         raise InputError(
@@ -53,13 +161,13 @@ def check_project(folder: Path, force: bool = False) -> None:
     if strangers := sorted(_strangers(folder)):
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         raise InputError(
-            f"{folder} holds {strangers[0]}{more} besides what Smidgen wrote, and --force deletes nothing else; move "
-            "it away, or name another folder"
+            f"{folder} holds {strangers[0]}{more}, not written by Smidgen, and --force deletes nothing else; move it "
+            "away, or name another folder"
         )
 
 
 def _strangers(folder: Path) -> Iterator[str]:
-    """What lies in a project's folder besides the files it lists and what building them leaves."""
+    """Yield files in a project's folder that it does not list and that building does not leave."""
     known = {LISTING, *(folder / LISTING).read_text(errors="replace").splitlines()[1:]}
     for path in folder.rglob("*"):
         name = path.relative_to(folder)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from string import Template
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 RUNTIME = Path(__file__).parents[1] / "runtime"
 PORTABLE = ("kernels",)  # folders of the runtime: C99 for any machine
@@ -38,7 +42,7 @@ def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -
 
 
 def is_source(path: Path | str) -> bool:
-    """Whether a file is compiled: C or assembly; the others are what these include."""
+    """Return whether a file is compiled, as C or assembly, not included."""
     return Path(path).suffix in SOURCES
 
 
@@ -48,6 +52,16 @@ def _defined(text: str) -> Iterator[str]:
 
 
 def render(template: str, **fields: object) -> str:
-    """A file of the project templates with its fields filled in."""
-    text = (RUNTIME / "project" / f"{template}.in").read_text()
-    return Template(text).substitute({name: str(value) for name, value in fields.items()})
+    """Fill in a template of project files; C has braces, so expressions stand in `@{…}`, statements in `<% … %>`."""
+    return str(_templates().get_template(f"{template}.in").render(fields))
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # here, for it takes a while to import
+
+    return Environment(
+        loader=FileSystemLoader(RUNTIME / "project"), undefined=StrictUndefined, keep_trailing_newline=True,
+        trim_blocks=True, lstrip_blocks=True, variable_start_string="@{", variable_end_string="}",
+        block_start_string="<%", block_end_string="%>", comment_start_string="<#", comment_end_string="#>",
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How names, numbers, shapes and structs are spelled in C."""
+"""C spelling of names, numbers, strings, shapes and structs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from smidgen.errors import TargetError
 from smidgen.ir import Graph, Node, Type, Value
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 
 C_TYPES: Mapping[str, str] = {
     "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int32_t",
@@ -53,6 +53,11 @@ def literal(x: float, dtype: str) -> str:
     return f"{whole}f" if dtype == "float32" else whole
 
 
+def whole(number: int) -> str:
+    """A number of 32 bits; C knows the least of them only as a difference."""
+    return str(number) if number > -(1 << 31) else f"{number + 1} - 1"
+
+
 def text_literal(text: str) -> str:
     """A text as C spells its UTF-8: plain characters as they are, all others by their octal number.
 
@@ -90,3 +95,13 @@ def _dimensions(type: Type) -> str:
     """The shape in words, without the batch of one."""
     shape = type.shape[1:] if len(type.shape) > 1 and type.shape[0] == 1 else type.shape
     return "x".join(map(str, shape)) or "1"
+
+
+def class_definition(classes: tuple[str, ...], prefix: str) -> str:
+    """The array itself, checked against its declaration by the header."""
+    names = ",\n    ".join(map(text_literal, classes))
+    return f'#include "{prefix}.h"\n\nconst char *const {_array(prefix)} = {{\n    {names}}};'
+
+
+def _array(prefix: str) -> str:
+    return f"{prefix}_class_names[{prefix.upper()}_CLASSES]"

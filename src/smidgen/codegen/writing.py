@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
-from smidgen.codegen.classes import class_count, class_declaration, class_definition
-from smidgen.codegen.hearing import hearing
-from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
-from smidgen.codegen.replaying import latent_fields
+from smidgen.codegen.constants import Copied, Filled, Gathered, Widened, initial, roots, shared_factors
+from smidgen.codegen.entries import ARGUMENTS, PARAMETERS, audio_front_end, choice, copied, predicts, step_comment
 from smidgen.codegen.runtime import render
-from smidgen.codegen.sharing import shared_factors
-from smidgen.codegen.spelling import C_TYPES, comment, defines, fingerprint_words, identifiers, literal, wrapped
-from smidgen.codegen.teaching import ARGUMENTS, PARAMETERS, choice, copied, predicts, train_header
+from smidgen.codegen.spelling import (
+    C_TYPES,
+    class_definition,
+    comment,
+    defines,
+    fingerprint_words,
+    identifiers,
+    literal,
+    whole,
+    wrapped,
+)
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
 from smidgen.memory import Plan, state_bytes, state_offsets
-from smidgen.memory.rows import Group, Schedule
+from smidgen.memory.rows import Cut, Group, Schedule
+from smidgen.memory.streaming import front
 
 
 def is_call(node: Node) -> bool:
-    """Whether a node is a call in C."""
+    """Return whether a node is a call in C."""
     return not (node.op.view or node.op.virtual)
 
 
@@ -46,11 +53,11 @@ class Writer:
         self.forward = graph.prediction_end
         self.offsets, self.scratch = plan.values(), plan.scratch()
         self.names = identifiers(graph)
-        self.roots = _roots(graph)
+        self.roots = roots(graph)
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
         self.tables: dict[str, str] = {}  # in flash, by name: the structs that the code asked for
-        self.hearing = hearing(graph, prefix)
+        self.audio = audio_front_end(graph, prefix)
         self.state, self.initial = state_offsets(graph), tuple(initial(graph))
         self.shared = shared_factors(graph)
         self.alike: dict[str, str] = {}  # arrays of parameters, by name: another that holds the same
@@ -58,60 +65,29 @@ class Writer:
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
 
     def files(self) -> dict[str, str]:
-        common = {
+        """Return the program's files by name, all rendered from the same facts."""
+        facts = {
             "prefix": self.prefix, "PREFIX": self.prefix.upper(),
-            "name": re.sub(r"[^\w.-]", "_", self.graph.name),
-            "kernels_header": "smidgen_training.h" if self.state else "smidgen.h",
-            "fingerprint": fingerprint_words(self.graph),
+            "name": re.sub(r"[^\w.-]", "_", self.graph.name), "fingerprint": fingerprint_words(self.graph),
+            "learns": self.graph.roles is not None, "variables": len(self.graph.variables),
+            "streamed": self.schedule.streamed_input,
+            "audio": self.audio.fields(self.schedule.streamed_input) if self.audio else None,
+            **(self._step(self.graph.roles) if self.graph.roles else {}),
+            "latent": self._latent(self.schedule.cut) if self.schedule.cut else None,
+            **self._header(), **self._body(),
+            "declarations": "\n".join(self._declarations()), "definitions": "\n\n".join(self._definitions()),
         }  # fmt: skip
-        extra = {
-            "state_header": (render("state.h", **common) + self._reset("reset.h")) if self.state else "",
-            "state_body": (render("state.c", **common) + self._reset("reset.c")) if self.state else "",
-            "train_header": train_header(self.graph.roles, common) if self.graph.roles else "",
-            "train_body": render("train.c", **common, **self._step(self.graph.roles)) if self.graph.roles else "",
-            "source_header": render("source.h", **common) if self.schedule.streamed_input else "",
-            "source_body": render("source.c", **common) if self.schedule.streamed_input else "",
-            **self._replay(common),
-            **self._audio(common),
-        }
-        return {
-            f"{self.prefix}.h": render("model.h", **common, **self._header(), **extra),
-            f"{self.prefix}.c": render("model.c", **common, **self._body(), **extra),
-            f"{self.prefix}_weights.h": render("weights.h", **common, declarations="\n".join(self._declarations())),
-            f"{self.prefix}_weights.c": render("weights.c", **common, definitions="\n\n".join(self._definitions())),
-        }
+        files = {".h": "model.h", ".c": "model.c", "_weights.h": "weights.h", "_weights.c": "weights.c"}
+        return {f"{self.prefix}{end}": render(template, **facts) for end, template in files.items()}
 
-    def _reset(self, template: str) -> str:
-        """What puts variables back to where they began; nothing without any."""
-        count = len(self.graph.variables)
-        return render(template, prefix=self.prefix, count=count) if count else ""
-
-    def _audio(self, common: Mapping[str, object]) -> dict[str, str]:
-        """What a program that hears has besides; nothing for others."""
-        if self.hearing is None:
-            return dict.fromkeys(("audio_include", "audio_header", "audio_kernels", "audio_body", "audio_reset"), "")
-        held = self.hearing.fields(self.schedule.streamed_input)
+    def _latent(self, cut: Cut) -> dict[str, object]:
+        """Return what a program that is cut for replay has in addition: its latent, and its run in two parts."""
         return {
-            "audio_include": "#include <stdint.h>\n\n", "audio_kernels": '#include "smidgen_audio.h"\n',
-            "audio_header": render("audio.h", **common, **held), "audio_body": render("audio.c", **common, **held),
-            "audio_reset": f"    {self.prefix}_audio_reset();\n",
+            "parts": len(cut.latent), "sizes": ", ".join(str(v.type.bytes) for v in cut.latent), "bytes": cut.bytes,
+            "fingerprint": fingerprint_words(front(self.graph, cut)),
+            "places": ", ".join(self._place(v) for v in cut.latent),
+            "front": "".join(self._calls(0, cut.at)), "rest": "".join(self._calls(cut.at, self.forward)),
         }  # fmt: skip
-
-    def _replay(self, common: Mapping[str, object]) -> dict[str, str]:
-        """What a program that is cut for replay has besides; nothing for others."""
-        cut, roles = self.schedule.cut, self.graph.roles
-        if cut is None or roles is None:
-            return {"replay_header": "", "replay_body": ""}
-        places = ", ".join(self._place(v) for v in cut.latent)
-        how = {
-            "parameter": PARAMETERS[roles.label_kind], "argument": ARGUMENTS[roles.label_kind], "places": places,
-            "score_type": C_TYPES[self.graph.scores.type.dtype], "scores": self._place(self.graph.scores),
-            "choice": choice(self.graph),
-        }  # fmt: skip
-        return {
-            "replay_header": render("replay.h", **common, **how, **latent_fields(self.graph, cut)),
-            "replay_body": render("replay.c", **common, **how),
-        }
 
     def _data(self) -> Iterator[tuple[str, Array]]:
         """Everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
@@ -132,19 +108,17 @@ class Writer:
                         yield name, item
         for group in self.schedule.groups:
             yield self._order(group), order_table(group)
-        if self.hearing is not None:
-            yield from self.hearing.tables.items()
+        if self.audio is not None:
+            yield from self.audio.tables.items()
 
     def _parameters(self, node: Node) -> dict[str, int | float | Array | str]:
-        """The fields of a node's parameter struct: numbers, arrays of its own, and by name those it shares."""
+        """The fields of a node's parameter struct: numbers, its own arrays, and by name those it shares."""
         own: dict[str, int | float | Array | str] = dict(node.op.params(node))
         shared = self.shared.get(node.outs[0])
         if shared is None:
             return own
-        told = {field: self._array(shared.layer, field) for field in ("multiplier", "shift")}
-        return own | told | {
-            "correction": shared.packed, "scale": shared.scale, "exponent": shared.exponent,
-        }  # fmt: skip
+        named = {field: self._array(shared.layer, field) for field in ("multiplier", "shift")}
+        return own | named | {"correction": shared.packed, "scale": shared.scale, "exponent": shared.exponent}
 
     def _order(self, group: Group) -> str:
         return f"{self.prefix}_order_{group.first}"
@@ -171,10 +145,9 @@ class Writer:
         return {
             "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
             "state_bytes": state_bytes(self.graph),
-            "pixels": f"\n/* {rule} */" if (rule := pixel_rule(pixel_encoding(self.graph))) else "",
+            "pixels": pixel_rule(pixel_encoding(self.graph)),
             "predicts": predicts(self.graph),
-            "classes": class_count(self.graph.classes, self.prefix),
-            "class_names": class_declaration(self.graph.classes, self.prefix),
+            "classes": self.graph.classes,
             "inputs": len(self.graph.inputs), "outputs": len(self.graph.outputs), "tensors": "\n".join(lines),
         }  # fmt: skip
 
@@ -186,7 +159,7 @@ class Writer:
             "choice": choice(self.graph),
             "params": "\n".join(self._params()),
             "loads": "".join(self._loads()),
-            **self._run(),
+            "calls": "" if self.schedule.cut else "".join(self._calls(0, self.forward)),
             "score_type": C_TYPES[scores.type.dtype],
             "scores": self._place(scores),
             "input_places": ", ".join(inputs) or "0",
@@ -195,18 +168,8 @@ class Writer:
         # Last: they declare what the rest named.
         return {**body, "places": "\n".join(self._places()), "tables": "\n".join(self.tables.values())}
 
-    def _run(self) -> dict[str, object]:
-        """The calls of a run; of one that is cut, of its two parts."""
-        cut, prefix = self.schedule.cut, self.prefix
-        if cut is None:
-            return {"parts": "", "calls": "".join(self._calls(0, self.forward))}
-        front, rest = "".join(self._calls(0, cut.at)), "".join(self._calls(cut.at, self.forward))
-        parts = render("parts.c", prefix=prefix, front=front, rest=rest)
-        return {"parts": parts, "calls": f"    {prefix}_front();\n    {prefix}_rest();\n"}
-
     def _step(self, roles: Roles) -> dict[str, object]:
         at, loss, end = self.forward, self._place(roles.loss), len(self.graph.nodes)
-        error = render("error.c", prefix=self.prefix, compare="".join(self._calls(at, at + 1)), loss=loss)
         below = literal(float(np.float32(roles.skip_below)), "float32")
         skip = f"    if (*{loss} < {below}) return *{loss}; /* nothing to learn */\n" if roles.skip_below else ""
         return {
@@ -214,7 +177,7 @@ class Writer:
             "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
             "rate": self._place(roles.rate), "loss": loss, "skip": skip,
             "compare": "".join(self._calls(at, at + 1)), "backward": "".join(self._calls(at + 1, end)),
-            "error_body": error if roles.label_kind == "nothing" else "",
+            "label_kind": roles.label_kind, "step": step_comment(roles),
         }  # fmt: skip
 
     def _places(self) -> Iterator[str]:
@@ -242,7 +205,7 @@ class Writer:
         if plain:
             yield f"\nstatic const smg_initial initial[] = {{\n{''.join(plain)}}};\n"
         if listed := [one for start in self.initial if isinstance(start, Widened) for one in start.listed]:
-            numbers = "".join(f"    {{{to}, {_whole(number)}}},\n" for to, number in listed)
+            numbers = "".join(f"    {{{to}, {whole(number)}}},\n" for to, number in listed)
             yield f"\nstatic const smg_listed listed[] = {{\n{numbers}}};\n"
         if gathered:
             yield f"\nstatic const smg_gathered gathered[] = {{\n{''.join(gathered)}}};\n"
@@ -310,7 +273,7 @@ class Writer:
         return f"{self._place(value)} + {at} * {size}"
 
     def _arguments(self, index: int, node: Node, row: str | None = None) -> Iterator[str]:
-        """What a kernel is handed; `row` is the one output row it is to compute, where it runs row by row."""
+        """Yield a kernel's arguments; `row` is the one output row it is to compute, where it runs row by row."""
         op, shape = node.op, node.outs[0].type
         yield f"&p_{self.names[node.outs[0]]}"
         if op.variadic:
@@ -334,7 +297,7 @@ class Writer:
             yield f"arena + {self.scratch[index]}" if index in self.scratch else "0"
 
     def _table(self, kind: str, name: str, items: list[str]) -> str:
-        """The name of a constant in flash. On the stack, compilers would give each call's a slot of its own."""
+        """The name of a constant in flash. On the stack, compilers would give each call's its own slot."""
         head = f"static {kind} {name} = {{"
         fits = len(head) + sum(len(item) + 2 for item in items) <= 118
         self.tables[name] = head + ", ".join(items) + "};" if fits else "\n    ".join(wrapped(head, items)) + "};"
@@ -382,19 +345,3 @@ class Writer:
             items = [literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))
             rows = [",".join(items[i : i + 32]) for i in range(0, len(items), 32)]
             yield f"const {C_TYPES[dtype]} {name}[{array.size}] = {{\n" + ",\n".join(rows) + "};"
-
-
-def _roots(graph: Graph) -> dict[Value, Value]:
-    """For a view of a constant or of state, and for what replaces state, the value whose memory it is."""
-    roots: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
-    for node in graph.nodes:
-        if node.op.view:
-            source = roots.get(node.ins[0], node.ins[0])
-            if source in graph.constants or source in graph.state:
-                roots[node.out] = source
-    return roots
-
-
-def _whole(number: int) -> str:
-    """A number of 32 bits; C knows the least of them only as a difference."""
-    return str(number) if number > -(1 << 31) else f"{number + 1} - 1"

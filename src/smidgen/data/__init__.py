@@ -1,9 +1,9 @@
-"""What a model learns from, read once: pictures, cropped and turned into its input, and numbers of any shape."""
+"""Samples that a model learns from: pictures, audio and numbers of any shape, read and turned into its input."""
 
-from smidgen.data.augment import Augment, centre
+from smidgen.data.images import Augment, centre
 from smidgen.data.inputs import as_input, examples
+from smidgen.data.load import load_data, load_images, load_labelled
 from smidgen.data.pixels import PixelEncoding, from_pixels, pixel_encoding
-from smidgen.data.reading import load_data, load_images, load_labelled
 from smidgen.data.samples import Data, DataError, Labelled, Samples
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Arrays of samples and of what is known of them, .npz and .npy → what a file holds."""
+"""Arrays of samples and their labels, .npz and .npy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data.archives import named, unfold
-from smidgen.data.budget import Budget
-from smidgen.data.files import parse_npy, read_whole
+from smidgen.data.files import Budget, by_name, parse_npy, read_whole, unpack
 from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, sorted_labels
 from smidgen.errors import ImportModelError
 from smidgen.ir import MAX_RANK, Array
@@ -20,40 +18,40 @@ ALSO = {"x_train": "x", "y_train": "y"}  # other names of the same
 NAMES = "classes"
 DTYPES = ("uint8", "int8", "float32", "float64")  # of samples
 EACH = 256  # bytes that a sample takes beside its numbers, as an object
-LARGEST = 255  # class of a cell, which teaches nothing where the model has none of that number
+LARGEST = 255  # class of a cell, which is ignored if the model has no class of that number
 
 
 def read_arrays(path: Path, budget: Budget) -> Given:
-    """x, y, x_test, y_test and the names of classes; x alone is told nothing."""
+    """Read x, y, x_test, y_test and the names of classes; x alone has no labels."""
     read = _read(path, budget, (*PARTS, NAMES))
     found = [name for name in PARTS if name in read]
     if found not in (["x"], ["x", "y"], ["x", "x_test"], list(PARTS)):
         held = ", ".join(found) or "none of them"
         raise DataError(
-            f"{path} holds {held} of the arrays {', '.join(PARTS)}; it needs x, the samples, and may have y, what is "
-            "known of them, and x_test (with y_test) to test with"
+            f"{path} holds {held} of the arrays {', '.join(PARTS)}; it needs x, the samples, and may have y, their "
+            "labels, and x_test (with y_test) to test with"
         )
     names, read = _in_numbers(read, path, budget)
     parts = []
     for x, y in (("x", "y"), ("x_test", "y_test")):
         if x in read:
             images = as_samples(read[x], f"{x} in {path}", budget)
-            parts.append(_known(images, read.get(y), f"{y} in {path}", budget))
+            parts.append(_labelled(images, read.get(y), f"{y} in {path}", budget))
     _check_alike(parts, path)
     classes = _classes(parts, names, path) if "y" in read else _without_classes(names, path)
     return Given(classes, *parts)
 
 
 def read_x(path: Path, budget: Budget) -> Samples:
-    """The samples to learn from alone."""
+    """Read only the samples to learn from."""
     read = _read(path, budget, ("x",))
     if "x" not in read:
         raise DataError(f"{path} holds no array x of samples; store uint8[count, height, width, 3], or numbers")
-    return _known(as_samples(read["x"], f"x in {path}", budget), None, "y", budget)
+    return _labelled(as_samples(read["x"], f"x in {path}", budget), None, "y", budget)
 
 
 def as_samples(x: Array, where: str, budget: Budget) -> tuple[Array, ...]:
-    """An array as samples: pictures, uint8 [height, width, 1 or 3], or tensors in uint8, int8 or float32."""
+    """Return an array as samples: pictures, uint8 [height, width, 1 or 3], or tensors in uint8, int8 or float32."""
     if x.dtype not in DTYPES or x.ndim < 2:
         raise DataError(
             f"{where} is {x.dtype}{list(x.shape)}; images are uint8[count, height, width, 1 or 3], other samples "
@@ -66,7 +64,7 @@ def as_samples(x: Array, where: str, budget: Budget) -> tuple[Array, ...]:
 
 
 def _read(path: Path, budget: Budget, wanted: Sequence[str]) -> dict[str, Array]:
-    """The wanted arrays by name; a .npy file is an x."""
+    """Return the wanted arrays by name; a .npy file is an x."""
     if path.suffix.lower() == ".npy":
         try:
             data = read_whole(path, budget.limit)
@@ -76,14 +74,14 @@ def _read(path: Path, budget: Budget, wanted: Sequence[str]) -> dict[str, Array]
         return {"x": _parse(data, str(path))}
     with zipfile.ZipFile(path) as archive:
         members: dict[str, zipfile.ZipInfo] = {}
-        for name, member in named(archive.infolist(), str(path), budget).items():
+        for name, member in by_name(archive.infolist(), str(path), budget).items():
             plain = name.removesuffix(".npy")
             if (meant := ALSO.get(plain, plain)) in wanted:
                 if meant in members:
                     raise DataError(f"{path} holds {meant} under two names; leave one of them out")
                 members[meant] = member
         budget.check(f"{path}, unpacked,", sum(member.file_size for member in members.values()))
-        return {name: _parse(unfold(archive, m, budget), f"{name} in {path}") for name, m in members.items()}
+        return {name: _parse(unpack(archive, m, budget), f"{name} in {path}") for name, m in members.items()}
 
 
 def _parse(data: bytes, where: str) -> Array:
@@ -98,24 +96,24 @@ def _parse(data: bytes, where: str) -> Array:
 
 
 def _in_numbers(read: dict[str, Array], path: Path, budget: Budget) -> tuple[tuple[str, ...] | None, dict[str, Array]]:
-    """The names of classes, where there are any, and the arrays with numbers for classes that are told in words."""
-    given, told = _names(read, path), [name for name in ("y", "y_test") if name in read]
-    if not told or any(read[name].dtype.kind != "U" for name in told):
+    """Return the names of classes, if there are any, and the arrays with labels in words as numbers."""
+    given, labels = _names(read, path), [name for name in ("y", "y_test") if name in read]
+    if not labels or any(read[name].dtype.kind != "U" for name in labels):
         return given, read
     if given is not None:
-        raise DataError(f"{path} tells classes in words and names them in {NAMES} too; leave {NAMES} out")
-    for name in told:
+        raise DataError(f"{path} has labels in words and names classes in {NAMES}, too; leave {NAMES} out")
+    for name in labels:
         budget.take(f"the words of {name} in {path}", read[name].nbytes + EACH * read[name].size)
-    names = sorted_labels(str(word) for name in told for word in np.unique(read[name]))
+    names = sorted_labels(str(word) for name in labels for word in np.unique(read[name]))
     number = {name: place for place, name in enumerate(names)}
     return names, read | {
         name: np.array([number[str(word)] for word in read[name].ravel()], np.int64).reshape(read[name].shape)
-        for name in told
+        for name in labels
     }
 
 
-def _known(images: tuple[Array, ...], y: Array | None, where: str, budget: Budget) -> Samples:
-    """Samples with what y tells of each: a class, a vector or a map."""
+def _labelled(images: tuple[Array, ...], y: Array | None, where: str, budget: Budget) -> Samples:
+    """Return samples with their labels y: a class, a vector or a map each."""
     count, unknown = len(images), (0,) * len(images)
     if y is None:
         return Samples(images, unknown)
@@ -145,7 +143,7 @@ def _maps(y: Array, where: str) -> tuple[Array, ...]:
 
 
 def _float32(numbers: Array, where: str, budget: Budget) -> Array:
-    """Finite numbers as float32."""
+    """Return finite numbers as float32."""
     if numbers.dtype != np.float32:
         budget.take(f"{where} as float32", 4 * numbers.size)
     with np.errstate(over="ignore"):
@@ -157,19 +155,19 @@ def _float32(numbers: Array, where: str, budget: Budget) -> Array:
 
 
 def _check_alike(parts: Sequence[Samples], path: Path) -> None:
-    """Raise unless both parts are of one shape, pictures aside, and told the same."""
-    said = []
+    """Raise unless both parts have one shape, pictures aside, and one kind of label."""
+    kinds = []
     for part in parts:
-        x, told = part.images[0], "classes"
+        x, label = part.images[0], "classes"
         if part.targets:
-            told = f"{'maps' if part.targets[0].ndim == 2 else 'vectors'} of {list(part.targets[0].shape)}"
-        said.append(f"{x.dtype}{'' if x.dtype == np.uint8 else list(x.shape)} with {told}")
-    if len(set(said)) > 1:
-        raise DataError(f"{path} holds {said[0]} to learn from and {said[1]} to test with; give both parts alike")
+            label = f"{'maps' if part.targets[0].ndim == 2 else 'vectors'} of {list(part.targets[0].shape)}"
+        kinds.append(f"{x.dtype}{'' if x.dtype == np.uint8 else list(x.shape)} with {label}")
+    if len(set(kinds)) > 1:
+        raise DataError(f"{path} holds {kinds[0]} to learn from and {kinds[1]} to test with; give both parts alike")
 
 
 def _names(read: Mapping[str, Array], path: Path) -> tuple[str, ...] | None:
-    """The names that the file gives classes."""
+    """Return the names that the file gives classes."""
     if NAMES not in read:
         return None
     given = read[NAMES]
@@ -180,12 +178,12 @@ def _names(read: Mapping[str, Array], path: Path) -> tuple[str, ...] | None:
     names = tuple(str(name) for name in given)
     if len(set(names)) < len(names):
         twice = min(name for name in names if names.count(name) > 1)
-        raise DataError(f"{NAMES} in {path} names {twice[:40]!r} twice; give each class a name of its own")
+        raise DataError(f"{NAMES} in {path} names {twice[:40]!r} twice; give each class another name")
     return names
 
 
 def _classes(parts: Sequence[Samples], names: tuple[str, ...] | None, path: Path) -> tuple[str, ...]:
-    """Classes by the names given, or by number; none for vectors, and for maps only those that have names."""
+    """Return classes by the names given, or by number; none for vectors, and for maps only those with names."""
     if targets := parts[0].targets:
         return names or () if targets[0].ndim == 2 else _without_classes(names, path)
     count = 1 + max(max(part.labels) for part in parts)
@@ -200,5 +198,5 @@ def _classes(parts: Sequence[Samples], names: tuple[str, ...] | None, path: Path
 
 def _without_classes(names: tuple[str, ...] | None, path: Path) -> tuple[str, ...]:
     if names is not None:
-        raise DataError(f"{path} names {len(names)} classes, but its y tells none; leave {NAMES} out")
+        raise DataError(f"{path} names {len(names)} classes, but its y holds none; leave {NAMES} out")
     return ()

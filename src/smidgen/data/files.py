@@ -1,4 +1,4 @@
-"""Reading and writing whole files, and numpy's own formats without trusting what they declare."""
+"""Files, folders and archives read within a budget of memory, and numpy's formats without trust in their headers."""
 
 from __future__ import annotations
 
@@ -9,32 +9,70 @@ import secrets
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from smidgen.data.archives import named, unfold
-from smidgen.data.budget import MEMORY, Budget
-from smidgen.errors import ImportModelError, InputError
+from smidgen.data.samples import DataError
+from smidgen.errors import ImportModelError, InputError, SmidgenError
 from smidgen.ir import MAX_BYTES, MAX_RANK, Array
 
+# Bytes. Networks for microcontrollers have megabytes of weights, also in float32; what they learn from is 50,000
+# images of 32×32 pixels (154 MB) or a few thousand photographs.
+MEMORY = 2**30
 MAX_MEMBERS = 4096  # of an archive
+PIECE = 2**20  # bytes unpacked at a time
 LAST_POINT, SURROGATES = 0x10FFFF, (0xD800, 0xE000)  # of Unicode
+PACKED = (".tgz", ".tar.gz", ".tar", ".zip", ".gz", ".7z", ".rar")
+_STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _NPY_DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
 _NPY_TEXT = re.compile(r"<U([0-9]{1,8})")
 _NPY_HEADER = re.compile(
     r"\{\s*'descr':\s*'([<>|=][A-Za-z0-9]+)',\s*'fortran_order':\s*(True|False),\s*"
     r"'shape':\s*\(((?:[0-9]{1,10}, ?)*(?:[0-9]{1,10})?)\),?\s*\}\s*"
 )
-# What zipfile raises on damaged archives; the last where a member claims a feature it does not know.
+# Raised by zipfile on damaged archives; the last where a member claims a feature it does not know.
 CORRUPT_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, NotImplementedError)
+
+Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels of a file
+
+
+class Budget:
+    """The memory that a file's contents may take, counted before it is taken; `error` is raised beyond it."""
+
+    def __init__(self, limit: int = MEMORY, error: type[SmidgenError] = ImportModelError) -> None:
+        self.limit = limit
+        self.taken = 0
+        self.error = error
+
+    def check(self, what: str, size: int) -> None:
+        """Raise unless `size` more bytes can be taken."""
+        if self.taken + size > self.limit:
+            before = f" beside {self.taken:,} before" if self.taken else ""
+            raise self.error(
+                f"{what} would take {size:,} bytes of memory{before}, the limit for one file is {self.limit:,}; "
+                "where you trust the file, raise the limit with --memory, or memory= in Python"
+            )
+
+    def take(self, what: str, size: int) -> None:
+        """Count `size` bytes as taken, or raise."""
+        self.check(what, size)
+        self.taken += size
+
+    def copy(self) -> Budget:
+        """Return the same budget from here on, counted apart."""
+        made = Budget(self.limit, self.error)
+        made.taken = self.taken
+        return made
 
 
 def read_whole(path: Path, memory: int = MEMORY) -> bytes:
-    """A file's bytes; one larger than the memory for it is refused unread."""
+    """Return a file's bytes; a file larger than the memory for it is refused unread."""
     try:
         check_size(path, memory)
         return path.read_bytes()
@@ -75,7 +113,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def made_folder(path: Path) -> Iterator[None]:
-    """A folder to write into, made with those above it; a failure removes the ones that were made and are empty."""
+    """Make a folder to write into, with its parents; a failure removes those that were made and are empty."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         try:
@@ -90,8 +128,13 @@ def made_folder(path: Path) -> Iterator[None]:
         raise
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of another library's error, or the error's type if it has no text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+
+
 def parse_npy(data: bytes, where: str, rank: int = MAX_RANK) -> Array:
-    """The array of a `.npy` file's bytes, of so many dimensions at most; its header must agree with their number."""
+    """Return the array in a `.npy` file's bytes, of at most `rank` dimensions; its header must match their number."""
     if data[:6] != b"\x93NUMPY" or len(data) < 12 or data[6] not in (1, 2, 3):
         raise ImportModelError(f"{where} is not a .npy file: its first bytes are {data[:6].hex()}")
     start = 10 if data[6] == 1 else 12
@@ -114,7 +157,7 @@ def parse_npy(data: bytes, where: str, rank: int = MAX_RANK) -> Array:
 
 
 def _is_unicode(points: Array) -> bool:
-    """Whether all code points are characters: none beyond the last, none that is half of a pair."""
+    """Return whether all code points are characters: none beyond the last, none that is half of a pair."""
     return not bool(((points > LAST_POINT) | ((points >= SURROGATES[0]) & (points < SURROGATES[1]))).any())
 
 
@@ -126,7 +169,7 @@ def _npy_dtype(descr: str, where: str) -> np.dtype[Any]:
 
 
 def read_npz(path: Path, budget: Budget) -> dict[str, Array]:
-    """The arrays of a `.npz` file by name, each checked before memory is taken for it."""
+    """Return the arrays of a `.npz` file by name, each checked before memory is taken for it."""
     return {
         name.removesuffix(".npy"): parse_npy(data, f"{name[:80]!a} in {path.name}")
         for name, data in read_zip(path, budget, lambda name: name.endswith(".npy")).items()
@@ -134,19 +177,139 @@ def read_npz(path: Path, budget: Budget) -> dict[str, Array]:
 
 
 def read_zip(path: Path, budget: Budget, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """The members of an archive whose names are wanted; their declared sizes are summed first."""
+    """Return the members of an archive whose names are wanted; their declared sizes are summed first."""
     data = read_whole(path, budget.limit)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = named((m for m in archive.infolist() if wanted(m.filename)), path.name, budget)
+            members = by_name((m for m in archive.infolist() if wanted(m.filename)), path.name, budget)
             if len(members) > MAX_MEMBERS:
                 raise ImportModelError(f"{path.name} holds {len(members):,} members; up to {MAX_MEMBERS:,} are read")
             budget.check(path.name, sum(m.file_size for m in members.values()))
-            return {name: unfold(archive, member, budget) for name, member in members.items()}
+            return {name: unpack(archive, member, budget) for name, member in members.items()}
     except CORRUPT_ZIP as error:
         raise ImportModelError(f"{path.name} is not a complete archive: {first_line(error)}") from None
 
 
-def first_line(error: Exception) -> str:
-    """The first line of what another library complained of, or the error's type where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+def by_name(members: Iterable[zipfile.ZipInfo], where: str, budget: Budget) -> dict[str, zipfile.ZipInfo]:
+    """Return an archive's members by name; a name may appear once."""
+    found: dict[str, zipfile.ZipInfo] = {}
+    for member in members:
+        if member.filename in found:
+            raise budget.error(f"{where} holds {member.filename[:80]!a} twice; pack it again")
+        found[member.filename] = member
+    return found
+
+
+def unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:
+    """Return a member's bytes, as many as it declares; the budget must have room for them first."""
+    what = f"{member.filename[:80]!a}"
+    if member.compress_type not in _STORED_OR_DEFLATED:
+        raise budget.error(f"{what} is compressed in a way other than deflate; pack it again")
+    budget.take(what, member.file_size)
+    whole, left = io.BytesIO(), member.file_size
+    with archive.open(member) as file:  # in pieces: read at once, it would unpack before its size is looked at
+        while left > 0 and (piece := file.read(min(PIECE, left))):
+            whole.write(piece)
+            left -= len(piece)
+    if left:
+        raise budget.error(f"{what} holds {left:,} bytes less than the {member.file_size:,} it declares; pack it again")
+    return whole.getvalue()
+
+
+@dataclass(frozen=True)
+class SampleFile:
+    """A file with a sample: its path in a tree, a reader of its bytes, and the box of an image that is wanted."""
+
+    name: str
+    read: Callable[[], bytes]
+    box: Box | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.name.split("/"))
+
+    @property
+    def label(self) -> str:
+        return self.parts[-2]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The files of a folder or an archive by their paths; a file's bytes count only while they are in use."""
+
+    where: str
+    files: Mapping[str, Callable[[], bytes]]
+    budget: Budget
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.files
+
+    def below(self, folder: str) -> Tree:
+        """Return the files of a folder, by their paths in it."""
+        start = f"{folder}/"
+        found = {name.removeprefix(start): read for name, read in self.files.items() if name.startswith(start)}
+        return Tree(f"{self.where}/{folder}", found, self.budget)
+
+    def ending(self, suffixes: tuple[str, ...]) -> list[SampleFile]:
+        """Return all files with these suffixes, except hidden ones."""
+        return [self.file(name) for name in self.files if ends(name, suffixes)]
+
+    def file(self, name: str, box: Box | None = None) -> SampleFile:
+        """Return a file with a sample, or a box of an image; raise DataError if it is missing."""
+        if name not in self.files:
+            raise DataError(f"{self.where} holds no {name}; {self.way_out()}")
+        return SampleFile(name, self.files[name], box)
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes; raise DataError if it is missing."""
+        return self.file(name).read()
+
+    def lines(self, name: str) -> list[str]:
+        """Return the lines of a text file that are not blank."""
+        try:
+            text = self.read(name).decode()
+        except UnicodeDecodeError:
+            raise DataError(f"{name} in {self.where} is not text; unpack the data set again") from None
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+    def packed(self) -> list[str]:
+        """Return the archives at the top."""
+        return sorted(name for name in self.files if "/" not in name and name.lower().endswith(PACKED))
+
+    def way_out(self) -> str:
+        """Return what to do if a file of a data set is missing."""
+        packed = self.packed()
+        return f"unpack {packed[0]} there" if packed else "unpack the whole data set as it was published"
+
+    def wrong(self, source: str, what: str) -> DataError:
+        """Return the error for a file that is not as published."""
+        return DataError(f"{source} in {self.where} {what}; {self.way_out()}")
+
+
+def folder_tree(path: Path, budget: Budget) -> Tree:
+    """Return the files below a folder."""
+    found = sorted(p for p in path.rglob("*") if p.is_file())
+    return Tree(str(path), {p.relative_to(path).as_posix(): partial(whole_file, p, budget) for p in found}, budget)
+
+
+def zip_tree(path: Path, archive: zipfile.ZipFile, budget: Budget) -> Tree:
+    """Return the members of an archive."""
+    files = (m for m in archive.infolist() if m.filename and not m.filename.endswith("/"))
+    members = by_name(files, str(path), budget)
+
+    def read(member: zipfile.ZipInfo) -> bytes:
+        return unpack(archive, member, budget.copy())
+
+    return Tree(str(path), {name: partial(read, member) for name, member in members.items()}, budget)
+
+
+def ends(name: str, suffixes: tuple[str, ...]) -> bool:
+    """Return whether a file has one of these suffixes and is not hidden."""
+    last = name.rpartition("/")[2]
+    return last.lower().endswith(suffixes) and not last.startswith(".")
+
+
+def whole_file(path: Path, budget: Budget) -> bytes:
+    """Return a file's bytes, which count only while they are in use."""
+    budget.check(str(path), path.stat().st_size)
+    return path.read_bytes()

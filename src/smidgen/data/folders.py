@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from smidgen.data import sounds, tables
-from smidgen.data.budget import Budget
-from smidgen.data.decoding import SUFFIXES, read_images
+from smidgen.data import audio, tables
+from smidgen.data.files import Budget, SampleFile, Tree
+from smidgen.data.images import SUFFIXES, read_images
 from smidgen.data.layouts import Listing
 from smidgen.data.samples import MAX_CLASSES, DataError, hold_out, sorted_labels
-from smidgen.data.trees import SampleFile, Tree
 from smidgen.ir import Array
 
 SPLITS = ("train", "test")
@@ -18,10 +17,7 @@ SPLITS = ("train", "test")
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of files: what several are called, how their names end, and how all of them are read within a budget.
-
-    The number that reading takes is the short side that images are reduced to.
-    """
+    """A kind of files: its name, its suffixes, and a reader, which takes the short side that images are reduced to."""
 
     called: str
     suffixes: tuple[str, ...]
@@ -29,23 +25,23 @@ class FileKind:
 
     @property
     def layout(self) -> str:
-        """Where such files belong."""
+        """The folders that the files belong in, for errors."""
         return f"put {self.called} in train/<label>/ and test/<label>/, or in <label>/"
 
 
 IMAGES = FileKind("images", SUFFIXES, read_images)
 RECORDINGS = FileKind("recordings", (tables.SUFFIX,), tables.read_recordings)
-SOUNDS = FileKind("sounds", sounds.SUFFIXES, sounds.read_sounds)
-KINDS = (IMAGES, SOUNDS, RECORDINGS)  # the first of which a folder holds any is what it is read as
+AUDIO = FileKind("sounds", audio.SUFFIXES, audio.read_audio)
+KINDS = (IMAGES, AUDIO, RECORDINGS)  # the first of which a folder holds any is what it is read as
 
 
 def kind_of_files(tree: Tree) -> FileKind:
-    """What a tree holds; images where it holds nothing."""
+    """Return the kind of a tree's files; images if it has none."""
     return next((kind for kind in KINDS if tree.ending(kind.suffixes)), IMAGES)
 
 
 def list_by_label(tree: Tree, kind: FileKind) -> Listing | None:
-    """The files of a kind in folders by their label; None where there are no such folders."""
+    """Return the files of a kind in folders by their label; None if there are no label folders."""
     files = tree.ending(kind.suffixes)
     divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
     used = divided or _in_label_folders(files)
@@ -64,7 +60,7 @@ def list_by_label(tree: Tree, kind: FileKind) -> Listing | None:
 
 
 def check_listed(name: str, kind: FileKind, listed: Listing) -> None:
-    """Raise DataError where files are divided into folders to learn from and to test with, and one lacks some."""
+    """Raise DataError if files are divided into train/ and test/ and one of them lacks some."""
     divided = any(len(file.parts) > 2 and file.parts[-3] in SPLITS for file, _ in (*listed.train, *listed.test))
     for split, group in zip(SPLITS, (listed.train, listed.test), strict=True):
         if divided and not group:
@@ -75,7 +71,7 @@ def check_listed(name: str, kind: FileKind, listed: Listing) -> None:
 
 
 def _in_label_folders(files: list[SampleFile]) -> list[SampleFile]:
-    """Files that lie in a folder of their label, below folders all of them share."""
+    """Return the files that lie in a folder of their label, below folders all of them share."""
     depth = max((len(file.parts) for file in files), default=0)
     uniform = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
     return [file for file in files if len(file.parts) == (depth if uniform else 2)] if depth > 1 else []

@@ -1,7 +1,7 @@
 """Pixels → a model's input: the one rule by which an image becomes numbers, or int8.
 
-Where a model carries its preprocessing, that says which number each pixel stands for. Without one the quantization of
-its input tells: it can hold scale·(−128 − zero) to scale·(127 − zero), and images are −1 … 1, 0 … 1 or 0 … 255,
+The preprocessing that a model carries gives the number of each pixel. Without it the quantization of the input does: it
+can hold scale·(−128 − zero) to scale·(127 − zero), and images are −1 … 1, 0 … 1 or 0 … 255,
 whichever of these that interval is; where it is none of them (an input normalized by a mean and a deviation, say),
 pixels 0 … 255 span the interval itself. A float32 input takes −1 … 1. The number of a pixel is then rounded to the
 nearest int8, halves down: the paper's networks hold −1 … 1 at scale 2/255 and zero point 0, where every pixel falls on
@@ -27,22 +27,22 @@ HALF = 0.5 + 2**-12  # a float32 scale puts halves a little off
 
 @dataclass(frozen=True)
 class PixelEncoding:
-    """What a model's first input holds, and how pixels, or sound, become it."""
+    """The type of a model's first input, and how pixels or audio become it."""
 
     type: Type
     preprocessing: Preprocessing | None = None
-    sound: LogMel | None = None
+    audio: LogMel | None = None
 
 
 def pixel_encoding(model: Graph) -> PixelEncoding:
-    """How images or sound enter a model: by its first input."""
+    """Return how images or audio enter a model, by its first input."""
     if isinstance(model.preprocessing, LogMel):
-        return PixelEncoding(model.image.type, sound=model.preprocessing)
+        return PixelEncoding(model.image.type, audio=model.preprocessing)
     return PixelEncoding(model.image.type, model.preprocessing)
 
 
 def from_pixels(pixels: Array, encoding: PixelEncoding) -> Array:
-    """uint8 pixels [height, width, colours], red first, as a model's input [1, height, width, colours]."""
+    """Return uint8 pixels [height, width, colours], red first, as a model's input [1, height, width, colours]."""
     if encoding.preprocessing is not None and encoding.preprocessing.order == "bgr":
         pixels = pixels[..., ::-1]
     table = pixel_table(encoding)
@@ -54,7 +54,7 @@ def from_pixels(pixels: Array, encoding: PixelEncoding) -> Array:
 
 @cache
 def pixel_table(encoding: PixelEncoding) -> Array:
-    """The input's value for each of the 256 pixels in each channel, as [256, channels]."""
+    """Return the input's value for each of the 256 pixels in each channel, as [256, channels]."""
     type, channels = encoding.type, encoding.type.shape[-1]
     if type.dtype == "float32":
         return (encoding.preprocessing or Preprocessing()).numbers(channels).astype(np.float32)
@@ -70,7 +70,7 @@ def pixel_table(encoding: PixelEncoding) -> Array:
 
 
 def pixel_rule(encoding: PixelEncoding) -> str:
-    """One sentence for whoever writes the image on a device; empty where the model does not step_state it."""
+    """Return the rule in a sentence for whoever writes the image on a device; empty if the model does not state it."""
     stated = encoding.preprocessing
     if stated is None or encoding.type.q is None:
         return ""
@@ -84,7 +84,7 @@ def pixel_rule(encoding: PixelEncoding) -> str:
 
 
 def interval(type: Type) -> tuple[float, float]:
-    """The numbers that pixels 0 and 255 stand for where only the quantization tells."""
+    """Return the numbers that pixels 0 and 255 stand for, as the quantization implies."""
     low, high = type.scale * (-128 - type.zero), type.scale * (127 - type.zero)
     for ends in RANGES:
         if max(abs(ends[0] - low), abs(ends[1] - high)) <= NEAR * (high - low):

@@ -1,4 +1,4 @@
-"""Samples in memory: pictures or tensors, each with its class, a vector, a map of classes, or nothing to be told."""
+"""Samples in memory: pictures or tensors, each labelled by a class, a vector or a map of classes, or by nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DataError(SmidgenError):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What a model is shown, and what is known of each.
+    """The inputs of a model, and the label of each.
 
     Pictures are uint8 [height, width, 1 or 3] of any size. Everything else is a tensor of the shape that the model's
     input has behind its first dimension: float32 numbers, or int8 as the model takes them.
@@ -38,23 +38,23 @@ class Samples:
         return len(self.labels)
 
     def at(self, places: Iterable[int]) -> Samples:
-        """The samples at these places, in their order."""
+        """Return the samples at these places, in their order."""
         chosen = list(places)
         targets = tuple(self.targets[i] for i in chosen) if self.targets else ()
         return Samples(tuple(self.images[i] for i in chosen), tuple(self.labels[i] for i in chosen), targets)
 
     def target(self, place: int) -> int | Array:
-        """What a sample teaches: its vector or map, or its class."""
+        """Return a sample's label: its vector or map, or its class."""
         return self.targets[place] if self.targets else self.labels[place]
 
     def spread(self, count: int) -> Samples:
-        """At most so many samples, evenly from all of them."""
+        """Return at most `count` samples, evenly from all of them."""
         return self.at(evenly(range(len(self)), count))
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What is learned from, what is tested with, and the classes by name, none where samples have no classes."""
+    """Samples to learn from and to test with, and the classes by name, none if samples have no classes."""
 
     name: str
     classes: tuple[str, ...]
@@ -68,7 +68,7 @@ class Data:
                 raise DataError(f"{self.name} holds no samples {part}; {more}")
 
     def check_several(self) -> None:
-        """Raise DataError where there is a single class, which nothing can be told from."""
+        """Raise DataError if there is a single class, from which nothing can be learned."""
         if len(self.classes) == 1:
             raise DataError(f"{self.name} holds 1 class, {self.classes[0]!r}; learning needs at least two")
 
@@ -97,7 +97,7 @@ class Data:
         return () if counted else self.classes
 
     def arranged(self, classes: tuple[str, ...]) -> Data:
-        """The same with its classes numbered as these are, which have all of them."""
+        """Return the data with its classes numbered as in `classes`, which has all of them."""
         numbers = [classes.index(name) for name in self.classes]
         parts = (
             replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in (self.train, self.test)
@@ -105,7 +105,7 @@ class Data:
         return Data(self.name, classes, *parts)
 
     def digest(self) -> str:
-        """A fingerprint of every sample and label, by which a resumed run knows its data."""
+        """Return a fingerprint of every sample and label, by which a resumed run knows its data."""
         hashed = hashlib.sha256(repr(self.classes).encode())
         for samples in (self.train, self.test):
             hashed.update(repr((samples.labels, [image.shape for image in samples.images])).encode())
@@ -124,21 +124,21 @@ class Labelled:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What a file holds: samples to learn from, or all there are, those to test with, and the classes by name."""
+    """The contents of a file: samples to learn from, or all, those to test with, and the classes by name."""
 
     classes: tuple[str, ...]
     train: Samples
     test: Samples | None = None
 
     def divided(self) -> tuple[Samples, Samples]:
-        """What to learn from and what to test with: as it is given, else every fifth of each class held out."""
+        """Return samples to learn from and to test with: as given, else every fifth of each class is held out."""
         if self.test is not None:
             return self.train, self.test
         train, test = hold_out(self.train.labels)
         return self.train.at(train), self.train.at(test)
 
     def labelled(self, most: int) -> Labelled | None:
-        """Up to so many samples to test with, or to learn from where there are no others; None without classes."""
+        """Return at most `most` samples to test with, or to learn from if there are no others; None without classes."""
         if len(self.classes) < 2 or self.train.targets:
             return None
         train, test = self.divided()
@@ -146,7 +146,7 @@ class Given:
 
 
 def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Names of classes in their order: by value where all are numbers."""
+    """Return names of classes in order: by value if all are numbers."""
     names = set(labels)
     if all(name.isdecimal() and len(name) <= DIGITS for name in names):
         return tuple(sorted(names, key=lambda name: (int(name), name)))
@@ -154,13 +154,13 @@ def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def evenly(items: Sequence[Item], most: int) -> list[Item]:
-    """At most so many of them, from the first to the last at even distances."""
+    """Return at most `most` of them, from the first to the last at even distances."""
     places = np.linspace(0, len(items) - 1, min(most, len(items))).round()
     return [items[int(place)] for place in places]
 
 
 def hold_out(labels: Iterable[int]) -> tuple[list[int], list[int]]:
-    """The places of what to learn from and of what to test with: every fifth of each class, in order."""
+    """Return the places to learn from and those to test with: every fifth of each class, in order."""
     train: list[int] = []
     test: list[int] = []
     seen: dict[int, int] = {}
@@ -168,3 +168,45 @@ def hold_out(labels: Iterable[int]) -> tuple[list[int], list[int]]:
         seen[label] = seen.get(label, 0) + 1
         (train if seen[label] % HELD_OUT else test).append(place)
     return train, test
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The place of each class of the data among a model's classes, all of them by name, and a note for the user."""
+
+    places: tuple[int, ...]
+    names: tuple[str, ...]
+    note: str = ""
+
+
+def match_classes(
+    classes: tuple[str, ...], named: tuple[str, ...], known: tuple[str, ...], count: int, model: str
+) -> Matched:
+    """Match the classes of some data, `named` if they are more than numbers, with those of a model that scores `count`.
+
+    If the model names all of them, they are matched by its `known` names in any order. Otherwise both must have equally
+    many, and are matched in order.
+    """
+    if named and len(set(known)) == len(known) and set(named) <= set(known):
+        return Matched(tuple(known.index(name) for name in named), known)
+    if len(classes) != count:
+        missing = sorted(set(named) - set(known)) if known else []
+        unknown = f", and {missing[0]!r} is none of them" if missing else ""
+        raise DataError(
+            f"the data has {len(classes)} classes, {model} scores {count}{unknown}; give data of the model's "
+            "classes, or let the model learn those of the data first"
+        )
+    note = ""
+    if named and known:
+        note = "the data names other classes than the model; they are matched in order"
+    return Matched(tuple(range(count)), known if len(known) == count else classes, note)
+
+
+def renumbered(data: Data, known: tuple[str, ...]) -> Data:
+    """Return the data with its classes in the order of these names if they are the same names, else unchanged.
+
+    So a model whose head is kept goes on with its classes, whatever their order in a folder.
+    """
+    if known == data.classes or sorted(known) != sorted(data.classes) or len(set(known)) < len(known):
+        return data
+    return data.arranged(known)

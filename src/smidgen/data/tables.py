@@ -1,4 +1,4 @@
-"""Tables of numbers, .csv → what a file holds: a row is a sample, or a whole file is one recording."""
+"""Tables of numbers, .csv: a row is a sample, or a whole file is one recording."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from itertools import count
 import numpy as np
 
 from smidgen.data.arrays import EACH
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget, SampleFile
 from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, sorted_labels
-from smidgen.data.trees import SampleFile
 from smidgen.ir import Array
 
 SUFFIX = ".csv"
 SEPARATORS = ",;\t"
-TOLD = ("label", "class", "target", "y")  # names of the column that tells what is to be learned
-TIMES = ("timestamp", "time")  # names of columns that only count
+LABELS = ("label", "class", "target", "y")  # usual names of the label column
+TIMES = ("timestamp", "time")  # names of columns that are no features
 NONE = "none"  # the choice of no column
 LONGEST = 2**20  # characters of a line
 LARGEST = float(np.finfo(np.float32).max)
@@ -32,63 +31,63 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 class Row:
     """A line of a table, cut into its cells."""
 
-    where: str  # line and file, as a sentence names them
+    where: str  # line and file, for errors
     cells: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a table are: the places of features, and of what is told with its names."""
+    """The columns of a table: their names, and the places of features and of labels."""
 
     names: tuple[str, ...]
     features: tuple[int, ...]
-    told: tuple[int, ...]
+    labels: tuple[int, ...]
 
 
 @dataclass
 class Rows:
-    """The rows of a table as they are read: their numbers one after the other, and the words that tell."""
+    """The rows of a table as they are read: their numbers one after the other, and the words of their labels."""
 
     columns: Columns
     numbers: array[float] = field(default_factory=lambda: array("f"))
     words: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
-    def tells_classes(self) -> bool:
-        """Whether what is told are classes: words in one column, or integers in it."""
-        if len(self.columns.told) != 1:
+    def has_classes(self) -> bool:
+        """Return whether the labels are classes: words or integers in one column."""
+        if len(self.columns.labels) != 1:
             return False
-        told = [words[0] for words in self.words]
-        return all(map(_INTEGER.fullmatch, told)) or not all(_is_number(word) for word in told)
+        labels = [words[0] for words in self.words]
+        return all(map(_INTEGER.fullmatch, labels)) or not all(map(_is_number, labels))
 
     def samples(self) -> tuple[Array, ...]:
         return tuple(np.frombuffer(self.numbers, np.float32).reshape(len(self.words), -1))
 
 
 def read_table(parts: Sequence[SampleFile], budget: Budget, label: str | None = None) -> Given:
-    """A table, or one to learn from and one to test with; `label` names the columns that tell, "none" for none."""
+    """Read a table, or one to learn from and one to test with; `label` names the label columns, "none" for none."""
     tables = [_read_rows(file, budget, label) for file in parts]
     first, *others = tables
     for other, file in zip(others, parts[1:], strict=True):
         if other.columns != first.columns:
             raise DataError(f"{file.name} has other columns than {parts[0].name}; give both the same")
-    if not first.columns.told:
+    if not first.columns.labels:
         return Given((), *(Samples(table.samples(), (0,) * len(table.words)) for table in tables))
-    if not all(table.tells_classes for table in tables):
+    if not all(table.has_classes for table in tables):
         return Given((), *(_with_vectors(table, file) for table, file in zip(tables, parts, strict=True)))
     classes = sorted_labels(words[0] for table in tables for words in table.words)
     if len(classes) > MAX_CLASSES:
-        name = first.columns.names[first.columns.told[0]]
+        name = first.columns.names[first.columns.labels[0]]
         raise DataError(
             f"column {name[:40]!r} of {parts[0].name} holds {len(classes):,} labels, up to {MAX_CLASSES:,} can be "
-            "learned; write 3.0 instead of 3 where they are numbers to be told"
+            "learned; write 3.0 instead of 3 if they are numbers to be predicted"
         )
     number = {name: place for place, name in enumerate(classes)}
     return Given(classes, *(Samples(t.samples(), tuple(number[words[0]] for words in t.words)) for t in tables))
 
 
 def read_recordings(files: Sequence[SampleFile], budget: Budget, side: int = 0) -> tuple[Array, ...]:
-    """Files of which each is one sample, float32 [rows, columns], all of one shape."""
+    """Read files of which each is one sample, float32 [rows, columns], all of one shape."""
     found: list[Array] = []
     for file in files:
         found.append(_read_recording(file, budget))
@@ -104,7 +103,7 @@ def _size(recording: Array) -> str:
 
 
 def _read_recording(file: SampleFile, budget: Budget) -> Array:
-    """The numbers of a file, below a line of names or without one."""
+    """Return the numbers of a file, below a line of names or without one."""
     rows, numbers, read = _rows(file), array("f"), 0
     names: tuple[str, ...] = ()
     kept: tuple[int, ...] = ()
@@ -132,13 +131,13 @@ def _read_rows(file: SampleFile, budget: Budget, label: str | None) -> Rows:
         raise DataError(f"{file.name} is empty; give a line with the names of its columns and a row for each sample")
     table = Rows(_columns(head, label))
     names = table.columns.names
-    size = EACH + 4 * len(table.columns.features) + EACH * len(table.columns.told)
+    size = EACH + 4 * len(table.columns.features) + EACH * len(table.columns.labels)
     for row in rows:
         _check_width(row, len(names))
         budget.take(file.name, size)
         table.numbers.extend(_numbers(row, table.columns.features, names))
-        table.words.append(tuple(row.cells[place] for place in table.columns.told))
-        for place in table.columns.told:
+        table.words.append(tuple(row.cells[place] for place in table.columns.labels))
+        for place in table.columns.labels:
             if not row.cells[place]:
                 raise _missing(row, names[place])
     if not table.words:
@@ -147,7 +146,7 @@ def _read_rows(file: SampleFile, budget: Budget, label: str | None) -> Rows:
 
 
 def _columns(head: Row, label: str | None) -> Columns:
-    """What the first line names."""
+    """Return the columns that the first line names."""
     names = head.cells
     numbers = [name for name in names if _is_number(name)]
     if len(numbers) == len(names) or not all(name.isdecimal() for name in numbers):  # columns may be numbered
@@ -155,22 +154,24 @@ def _columns(head: Row, label: str | None) -> Columns:
     for place, name in enumerate(names):
         if not name or name in names[:place]:
             what = f"names two columns {name[:40]!r}" if name else f"gives column {place + 1} no name"
-            raise DataError(f"{head.where} {what}; give each column a name of its own")
-    told = _told(head, label)
-    features = tuple(i for i, name in enumerate(names) if i not in told and name.lower() not in TIMES)
+            raise DataError(f"{head.where} {what}; give each column another name")
+    labels = _label_columns(head, label)
+    features = tuple(i for i, name in enumerate(names) if i not in labels and name.lower() not in TIMES)
     if not features:
-        raise DataError(f"{head.where} names {len(names)} columns, none of them a feature; choose others by --label")
-    return Columns(names, features, told)
+        raise DataError(
+            f"{head.where} names {len(names)} columns, none of them a feature; choose other labels with --label"
+        )
+    return Columns(names, features, labels)
 
 
-def _told(head: Row, label: str | None) -> tuple[int, ...]:
-    """The places of the columns that tell: those chosen, the one with a usual name, or the last."""
+def _label_columns(head: Row, label: str | None) -> tuple[int, ...]:
+    """Return the places of the label columns: those chosen, the one with a usual name, or the last."""
     names = head.cells
     if label is None:
-        usual = [place for place, name in enumerate(names) if name.lower() in TOLD]
+        usual = [place for place, name in enumerate(names) if name.lower() in LABELS]
         if len(usual) > 1:
             both = " and ".join(repr(names[place]) for place in usual[:2])
-            raise DataError(f"{head.where} names columns {both}; say by --label which is to be learned")
+            raise DataError(f"{head.where} names columns {both}; choose one with --label")
         return (usual[0] if usual else len(names) - 1,)
     if label == NONE and NONE not in names:
         return ()
@@ -182,21 +183,21 @@ def _told(head: Row, label: str | None) -> tuple[int, ...]:
 
 
 def _with_vectors(table: Rows, file: SampleFile) -> Samples:
-    """Rows that are told numbers."""
+    """Return rows with vectors as labels."""
     targets = []
     for place, words in enumerate(table.words):
         for word in words:
             if not _is_number(word):
                 raise DataError(
-                    f"sample {place + 1:,} of {file.name} is told {word[:40]!r} where others are told numbers; one "
-                    "column of words tells a class, several columns tell numbers"
+                    f"sample {place + 1:,} of {file.name} has the label {word[:40]!r} but others have numbers; give "
+                    "classes as words in one column, or numbers only"
                 )
         targets.append(np.array([float(word) for word in words], np.float32))
     return Samples(table.samples(), (0,) * len(targets), tuple(targets))
 
 
 def _rows(file: SampleFile) -> Iterator[Row]:
-    """The lines of a file that hold anything, cut into cells."""
+    """Yield the lines of a file that are not blank, cut into cells."""
     lines, separator = io.BytesIO(file.read()), ""
     for place in count(1):
         where = f"line {place:,} of {file.name}"
@@ -223,7 +224,7 @@ def _check_width(row: Row, width: int) -> None:
 
 
 def _numbers(row: Row, places: Sequence[int], names: Sequence[str]) -> list[float]:
-    """The numbers of a row at these places."""
+    """Return the numbers of a row at these places."""
     for place in places:
         cell = row.cells[place]
         if not cell:
@@ -241,7 +242,7 @@ def _missing(row: Row, name: str) -> DataError:
 
 
 def _is_number(cell: str) -> bool:
-    """Whether a cell is a number that float32 holds."""
+    """Return whether a cell is a number that float32 holds."""
     try:
         return -LARGEST <= float(cell) <= LARGEST and "_" not in cell
     except ValueError:

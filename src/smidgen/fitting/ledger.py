@@ -1,7 +1,7 @@
-"""Which stages of a fit are done: what each was made from, the files it wrote, and what it found.
+"""Which stages of a fit are done: the inputs of each, the files it wrote, and its result.
 
-The ledger is a file beside the results. A stage whose inputs are the same and whose files are as they were written is
-not made again. A file that someone changed is never overwritten: the fit stops and says so.
+The ledger is a file beside the results. A stage with the same inputs and unchanged files is not run again. A file that
+someone changed is never overwritten: the fit stops with an error.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from smidgen.data.files import write_whole
 from smidgen.errors import SmidgenError
+from smidgen.records import from_plain
 
 FORMAT = 2
 NAME = "fit.json"
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 class FitError(SmidgenError):
@@ -36,7 +37,7 @@ class Entry:
 
 
 class Ledger:
-    """The ledger of a folder, read when it is opened and written with every stage that is done."""
+    """The ledger of a folder, read when it is opened and written after every stage."""
 
     def __init__(self, folder: Path, force: bool = False) -> None:
         self.folder, self.path, self.force = folder, folder / NAME, force
@@ -45,10 +46,10 @@ class Ledger:
                 f"{folder} holds files and no {NAME}, so no fit made them; give --force to fit there all the same, or "
                 "another folder"
             )
-        self._entries, self._under_way = _read(self.path) if self.path.exists() else ({}, "")
+        self._entries, self._under_way = self._read() if self.path.exists() else ({}, "")
 
     def check(self, stage: str, files: tuple[str, ...]) -> None:
-        """Raise FitError where a file that a stage is about to write is not its own work, or no longer."""
+        """Raise FitError if a file that a stage is about to write was not written by it, or was changed since."""
         known = self._entries[stage].files if stage in self._entries else {}
         for name in files if stage != self._under_way else ():
             there = self.folder / name
@@ -61,22 +62,23 @@ class Ledger:
                     "overwrite it, or give another folder"
                 )
 
-    def result(self, stage: str, inputs: str, files: tuple[str, ...], kind: type[Made]) -> Made | None:
-        """What a stage found, where it is done with these inputs and all its files are there."""
+    def result(self, stage: str, inputs: str, files: tuple[str, ...], kind: type[Result]) -> Result | None:
+        """Return a stage's result if it was run with these inputs and all its files exist."""
         entry = self._entries.get(stage)
         if entry is None or entry.inputs != inputs or set(entry.files) != set(files):
             return None
         if not all((self.folder / name).exists() for name in files):
             return None
-        if set(entry.result) != {field.name for field in fields(kind)}:  # type: ignore[arg-type]
-            raise _damaged(self.path)
-        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.result.items()})
+        try:
+            return from_plain(kind, entry.result)
+        except (TypeError, ValueError):
+            raise self._damaged() from None
 
     @contextmanager
     def begun(self, stage: str) -> Iterator[None]:
-        """A stage is under way: what is left of it, should it be interrupted, may be overwritten.
+        """Mark a stage as under way: if it is interrupted, its files may be overwritten.
 
-        Where it fails and nothing is there yet but the ledger, that goes too.
+        If it fails and the folder holds only the ledger, that is removed, too.
         """
         self._entries.pop(stage, None)
         self._under_way = stage
@@ -89,7 +91,7 @@ class Ledger:
             raise
 
     def add(self, stage: str, inputs: str, files: tuple[str, ...], result: object) -> None:
-        """A stage is done; its files are there."""
+        """Note that a stage is done and its files are written."""
         digests = {name: digest(self.folder / name) for name in files}
         self._entries[stage] = Entry(inputs, digests, asdict(result))  # type: ignore[call-overload]
         self._under_way = ""
@@ -100,9 +102,27 @@ class Ledger:
         plain = {"format": FORMAT, "stages": stages, "under_way": self._under_way}
         write_whole(self.path, json.dumps(plain, indent=1, allow_nan=False).encode() + b"\n")
 
+    def _read(self) -> tuple[dict[str, Entry], str]:
+        try:
+            plain = json.loads(self.path.read_text(errors="replace"))
+            if plain["format"] != FORMAT:
+                raise FitError(
+                    f"{self.path} has format {str(plain['format'])[:20]}, this version reads {FORMAT}; fit again"
+                )
+            return {name: from_plain(Entry, one) for name, one in plain["stages"].items()}, str(plain["under_way"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise self._damaged() from None
+        except OSError as error:
+            raise FitError(f"{self.path} cannot be read: {error.strerror}") from None
+
+    def _damaged(self) -> FitError:
+        return FitError(
+            f"{self.path} is not a ledger as smidgen fit writes it; remove it with the files beside it, and fit again"
+        )
+
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, or of all files in a folder with their names."""
+    """Return the SHA-256 of a file, or of all files in a folder with their names."""
     if path.is_file():
         return hashlib.sha256(path.read_bytes()).hexdigest()
     hashed = hashlib.sha256()
@@ -113,28 +133,5 @@ def digest(path: Path) -> str:
 
 
 def digest_of(*inputs: object) -> str:
-    """One digest of what a stage is made from."""
+    """Return one digest of a stage's inputs."""
     return hashlib.sha256(json.dumps([str(one) for one in inputs]).encode()).hexdigest()
-
-
-def _read(path: Path) -> tuple[dict[str, Entry], str]:
-    try:
-        plain = json.loads(path.read_text(errors="replace"))
-        if plain["format"] != FORMAT:
-            raise FitError(f"{path} has format {str(plain['format'])[:20]}, this version reads {FORMAT}; fit anew")
-        return {str(name): _entry(one) for name, one in plain["stages"].items()}, str(plain["under_way"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise _damaged(path) from None
-    except OSError as error:
-        raise FitError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _entry(plain: dict[str, Any]) -> Entry:
-    files = {str(name): str(held) for name, held in plain["files"].items()}
-    return Entry(str(plain["inputs"]), files, dict(plain["result"]))
-
-
-def _damaged(path: Path) -> FitError:
-    return FitError(
-        f"{path} is not a ledger as smidgen fit writes it; remove it with what lies beside it, and fit anew"
-    )

@@ -1,4 +1,4 @@
-"""The report of a fit: what was found in words, and pictures of what learns, how it learned and what it takes."""
+"""The report of a fit: results in words, and pictures of what learns, how it learned and what it takes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from smidgen.data.files import write_whole
-from smidgen.fitting.made import Fitted, ReportWritten
+from smidgen.fitting.fitted import Fitted, ReportWritten
 from smidgen.fitting.stages import REPORT, SCHEME, Stages
 from smidgen.frontends.native import read_smg
-from smidgen.results.lifecycle import life_cycle
+from smidgen.results.memory import life_cycle
 from smidgen.results.report import Report, Section, render
 from smidgen.results.report.learned import (
     EpochShown,
@@ -18,10 +18,9 @@ from smidgen.results.report.learned import (
     learning_section,
     quality_section,
 )
-from smidgen.results.report.memory import instructions_section, memory_section
-from smidgen.results.report.network import contributions_section, network_section
-from smidgen.results.report.parts import Chart, Fact, Facts, KeyNumber
-from smidgen.results.report.reproducing import course_facts, reproduce_section
+from smidgen.results.report.page import Chart, Fact, Facts, KeyNumber
+from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
+from smidgen.results.report.training import course_facts, reproduce_section
 from smidgen.selection.found import Pareto
 from smidgen.selection.searching import pareto
 from smidgen.targets.boards import BOARDS, KIB, shown_time
@@ -31,19 +30,19 @@ BUDGETS = 8  # of the curve of what memory buys
 
 
 def make_report(stages: Stages, fitted: Fitted, more: Callable[[], Section] | None = None) -> ReportWritten:
-    """Write the page, drawn from what the stages left and with what `more` makes."""
+    """Write the report from the stages' files, with the section that `more` makes."""
     report = report_of(stages, fitted, () if more is None else (more(),))
     write_whole(stages.folder / REPORT, render(report).encode())
     return ReportWritten(sum(isinstance(block, Chart) for section in report.sections for block in section.blocks))
 
 
 def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) -> Report:
-    """What a fit found, section by section."""
+    """Return the report of a fit, section by section."""
     classes = len(stages.data.classes)
-    told = f"{classes} classes" if classes else f"loss {stages.options.loss}"
+    labels = f"{classes} classes" if classes else f"loss {stages.options.loss}"
     samples = f"{fitted.learned.train_images:,} samples, one at a time"
-    said = (
-        f"{told}: {fitted.learned.tested} after {fitted.learned.epochs} epochs of {samples}. "
+    summary = (
+        f"{labels}: {fitted.learned.tested} after {fitted.learned.epochs} epochs of {samples}. "
         f"{fitted.board.sram_bytes:,} bytes of SRAM on {fitted.board.board}, the budget is "
         f"{fitted.scheme.budget_bytes:,}."
     )
@@ -61,11 +60,11 @@ def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) ->
         _reproduce(stages, fitted),
     )
     title = f"{fitted.model.name} fitted to {stages.data.name}"
-    return Report(title, "Smidgen fit", said, _numbers(fitted), fitted.learned.warnings, sections)
+    return Report(title, "Smidgen fit", summary, _numbers(fitted), fitted.learned.warnings, sections)
 
 
 def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
-    """How good, how small, how large, how fast."""
+    """Return the key numbers: how good, how small, how large, how fast."""
     learned, board, memory = fitted.learned, fitted.board, BOARDS[fitted.board.board]
     budget, tests = fitted.scheme.budget_bytes, f"{learned.test_images:,} test samples"
     return (
@@ -86,18 +85,18 @@ def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
 
 
 def _quality(stages: Stages) -> Section:
-    stages.tell("testing once more, sample by sample", 0, 0)
+    stages.show("testing once more, sample by sample", 0, 0)
     return quality_section(before_learning(stages.there), read_smg(stages.folder / LEARNED), stages.data)
 
 
 def _bought(stages: Stages) -> Pareto | None:
-    """What less memory would buy on the board; None where contributions are by rule, and say too little for that."""
+    """Return what less memory would achieve on the board; None for estimated contributions, too vague for that."""
     if not stages.contributions.conditions.judged_with:
         return None
     return pareto(
         stages.graph, stages.contributions, stages.wish.budget, stages.wish.target, options=stages.options,
         streamed_input=stages.streamed, points=BUDGETS,
-        on_plan=lambda plans: stages.tell(f"what less memory would buy, scheme {plans}", 0, 0),
+        on_plan=lambda plans: stages.show(f"what less memory would buy, scheme {plans}", 0, 0),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The stages of a fit: each makes one result and its files, from the files of those before it."""
+"""The stages of a fit: each makes one result and its files, from the files of earlier stages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
-from smidgen.fitting.made import (
+from smidgen.fitting.fitted import (
     BoardMeasured,
     ContributionsMade,
     LearnedHere,
@@ -28,27 +28,27 @@ from smidgen.learning import Course, LearningProgress, learn
 from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
-from smidgen.quantization import QuantizationProgress, Quantized, quantize, scored_classes
+from smidgen.quantization import QuantizationProgress, is_float, quantize_with
+from smidgen.records import from_plain
 from smidgen.results.inspection import describe
-from smidgen.results.profiling import Profile, profile, profile_from
+from smidgen.results.profile import Profile, profile
 from smidgen.selection.analysis import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
 from smidgen.selection.estimates import estimate, shipped_contributions
-from smidgen.selection.rates import ChosenRate, RateProgress, RateTrial, choose_rate
+from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
 from smidgen.selection.searching import search
 from smidgen.selection.trials import agenda, hold_back
+from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find_board
 from smidgen.training import Options
 from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
 
 Analysis = Literal["quick", "full"]
 Where = Literal["host", "cuda"]
-Tell = Callable[[str, int, int], None]  # what is done, how much of it, of how much
-ENOUGH = 200  # images held back: judged with fewer, what a part adds drowns in chance
-CALIBRATED = 128  # images that set the ranges of a float model, at most
+ShowProgress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+ENOUGH = 200  # images held back; with fewer, a part's gain is lost in noise
 COMPARED = 3  # steps of the board that numpy takes too
 MODEL, CONTRIBUTIONS, SCHEME, RATE = "model.smg", "contributions.json", "scheme.json", "rate.json"
 CHECKPOINT, PROFILE, PROJECT, REPORT = "checkpoint.ckpt", "profile.json", "project", "report.html"
@@ -56,7 +56,7 @@ CHECKPOINT, PROFILE, PROJECT, REPORT = "checkpoint.ckpt", "profile.json", "proje
 
 @dataclass(frozen=True)
 class Wish:
-    """What a fit is to give, and how."""
+    """The request of a fit: what to make, and how."""
 
     budget: int  # bytes of SRAM
     target: str  # a board
@@ -64,14 +64,14 @@ class Wish:
     analysis: Analysis | None = None  # None: contributions that are given or shipped, else a quick analysis
     where: Where = "host"  # analysis and learning run there
     given: Contributions | None = None
-    command: str = ""  # that asked for the fit, for the report
+    command: str = ""  # that started the fit, for the report
 
 
 class Stages:
-    """What the stages make. What one of them reads is always the file that another wrote."""
+    """The work of the stages; each reads the files that others wrote."""
 
-    def __init__(self, source: Graph, data: Data, folder: Path, wish: Wish, tell: Tell) -> None:
-        self.source, self.data, self.folder, self.wish, self.tell = source, data, folder, wish, tell
+    def __init__(self, source: Graph, data: Data, folder: Path, wish: Wish, show: ShowProgress) -> None:
+        self.source, self.data, self.folder, self.wish, self.show = source, data, folder, wish, show
         loss = choose_loss(source, data)
         self.options = Options(outputs_for(source, data, loss), seed=wish.course.seed, loss=loss)
 
@@ -89,7 +89,7 @@ class Stages:
 
     @cached_property
     def here(self) -> Program:
-        """What learns on this machine, in C."""
+        """The program that learns on this machine, in C."""
         return self._compile("host")
 
     @cached_property
@@ -99,12 +99,12 @@ class Stages:
 
     @cached_property
     def streamed(self) -> bool:
-        """Whether the board is handed the image in rows; it holds what a network needs whole."""
+        """Return whether the board receives the image row by row; some networks need it whole."""
         return streams_input(self.graph, find_board(self.wish.target).working)
 
     @cached_property
     def known(self) -> tuple[str, Contributions] | None:
-        """What is known of what each part adds, and whence; None where it is to be measured."""
+        """Contributions of each part, and where they were measured; None where they are to be measured."""
         if self.wish.given is not None:
             return "as given" if self.wish.given.measured else "by rule, not measured", self.wish.given
         if self.wish.analysis is not None:
@@ -121,7 +121,7 @@ class Stages:
 
     @cached_property
     def measured(self) -> Profile:
-        return profile_from(json.loads((self.folder / PROFILE).read_text()))
+        return from_plain(Profile, json.loads((self.folder / PROFILE).read_text()))
 
     @property
     def most(self) -> int:
@@ -130,14 +130,13 @@ class Stages:
 
     @cached_property
     def chosen_rate(self) -> ChosenRate:
-        plain = json.loads((self.folder / RATE).read_text())
-        return ChosenRate(**{**plain, "trials": tuple(RateTrial(**one) for one in plain["trials"])})
+        return from_plain(ChosenRate, json.loads((self.folder / RATE).read_text()))
 
     def make_model(self) -> ModelMade:
-        graph, told, pixels = self.source, self.tell, ""
+        graph, pixels = self.source, ""
 
         def quantizing(at: QuantizationProgress) -> None:
-            told(f"quantizing: {at.doing}", at.done, at.total)
+            self.show(f"quantizing: {at.doing}", at.done, at.total)
 
         if is_float(graph):
             result = quantize_with(self.data, graph, quantizing)
@@ -171,7 +170,7 @@ class Stages:
     def make_scheme(self) -> SchemeFound:
         found = search(
             self.graph, self.contributions, self.wish.budget, self.wish.target, options=self.options,
-            streamed_input=self.streamed, on_plan=lambda plans: self.tell(f"planning scheme {plans}", 0, 0),
+            streamed_input=self.streamed, on_plan=lambda plans: self.show(f"planning scheme {plans}", 0, 0),
         )  # fmt: skip
         write_whole(self.folder / SCHEME, found.scheme.to_json().encode() + b"\n")
         weights = tuple(f"{one.layer}:{one.share}" for one in found.layers)
@@ -203,7 +202,7 @@ class Stages:
         )  # fmt: skip
 
     def make_board(self) -> BoardMeasured:
-        self.tell(f"measuring a step on the emulated {self.wish.target}", 0, 0)
+        self.show(f"measuring a step on the emulated {self.wish.target}", 0, 0)
         found = profile(self.there, COMPARED, self.wish.course.seed)
         write_whole(self.folder / PROFILE, json.dumps(asdict(found), indent=1, allow_nan=False).encode() + b"\n")
         counted, time = found.instructions, found.time
@@ -218,7 +217,7 @@ class Stages:
         return ProjectWritten(sum(1 for _ in folder.iterdir()))
 
     def _compile(self, target: str | Target, streamed_input: bool = False) -> Program:
-        """What learns by the scheme that was found."""
+        """Compile the program that learns with the scheme that was found."""
         return compile(
             self.graph, self.scheme, target, options=self.options, images=self._examples,
             streamed_input=streamed_input, class_names=self.data.names,
@@ -233,7 +232,7 @@ class Stages:
         return examples(self.data.train, pixel_encoding(self.graph))
 
     def _to_resume(self, program: Program, course: Course) -> Path | None:
-        """The checkpoint of this very run, where there is one; that of another is left to be overwritten."""
+        """Return the checkpoint of this very run, if any; that of another run will be overwritten."""
         path = self.folder / CHECKPOINT
         if not path.exists():
             return None
@@ -244,31 +243,18 @@ class Stages:
         return path if same else None
 
     def _trying(self, at: RateProgress) -> None:
-        self.tell("trying learning rates", at.done, at.total)
+        self.show("trying learning rates", at.done, at.total)
 
     def _analyzing(self, at: AnalysisProgress) -> None:
-        self.tell("measuring what each part adds", at.done, at.total)
+        self.show("measuring what each part adds", at.done, at.total)
 
     def _learning(self, at: LearningProgress) -> None:
         loss = "" if at.loss is None else f", loss {at.loss:.3f}"
-        self.tell(f"{at.doing}, epoch {at.epoch} of {self.wish.course.epochs}{loss}", at.done, at.total)
-
-
-def quantize_with(data: Data, graph: Graph, on_progress: Callable[[QuantizationProgress], None]) -> Quantized:
-    """A float32 model in int8, calibrated on the images to learn from, and judged by their labels where it has them."""
-    samples = data.train.spread(CALIBRATED)
-    labelled = samples if len(data.classes) == scored_classes(graph) else None
-    return quantize(graph, samples.images, labelled=labelled, on_progress=on_progress)
-
-
-def is_float(graph: Graph) -> bool:
-    """Whether nothing in a model is int8 yet."""
-    computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
-    return not any(v.type.dtype == "int8" for v in computed)
+        self.show(f"{at.doing}, epoch {at.epoch} of {self.wish.course.epochs}{loss}", at.done, at.total)
 
 
 def training_target(name: str) -> str | Target:
-    """Where a program learns: a target by name, or the simulated device on a GPU."""
+    """Return where a program learns: a target's name, or the simulated device on a GPU."""
     if name != "cuda":
         return name
     try:

@@ -1,35 +1,35 @@
-"""Model files in, graphs out."""
+"""Readers of model files into graphs, and writers of graphs into model files, by suffix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from smidgen.data.budget import MEMORY
-from smidgen.data.files import write_whole
+from smidgen.data.files import MEMORY, write_whole
 from smidgen.errors import ImportModelError, InputError
-from smidgen.frontends.keras import read_keras
 from smidgen.frontends.native import read_smg, write_smg
-from smidgen.frontends.release import read_pkl, read_release_npz
-from smidgen.frontends.tflite import read_tflite, write_tflite
 from smidgen.ir import Graph, Op
 from smidgen.ops import Gru, Lookup
 
 NO_TORCH = "needs PyTorch to be read, which is not installed; install smidgen[torch], or export the model to .onnx"
 
 
-def _read_onnx(path: Path, memory: int, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
-    from smidgen.frontends.onnx import read_onnx  # here, because onnx takes a while to import
+def _lazy(module: str, function: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported when the function is first called: formats take a while to."""
 
-    return read_onnx(path, memory, shapes or {})
+    def call(*given: Any) -> Any:
+        return getattr(import_module(module), function)(*given)
+
+    return call
 
 
 def _read_pt2(path: Path, memory: int) -> Graph:
     try:
-        from smidgen.frontends.torch.reading import (
+        from smidgen.frontends.torch.reader import (
             read_pt2,  # here, because it imports PyTorch, which nothing else needs
         )
     except ModuleNotFoundError:
@@ -38,71 +38,58 @@ def _read_pt2(path: Path, memory: int) -> Graph:
 
 
 def from_torch(module: Any, example: Any) -> Graph:
-    """A `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
+    """Return a `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
     try:
-        from smidgen.frontends.torch import reading
+        from smidgen.frontends.torch import reader
     except ModuleNotFoundError:
         raise ImportModelError(f"{type(module).__name__} {NO_TORCH}") from None
-    return reading.from_torch(module, example)
+    return reader.from_torch(module, example)
 
 
-READERS: dict[str, Callable[[Path, int], Graph]] = {
+READERS: dict[str, Callable[..., Graph]] = {
     ".smg": read_smg,
-    ".tflite": read_tflite,
-    ".npz": read_release_npz,
-    ".pkl": read_pkl,
-    ".onnx": _read_onnx,
+    ".tflite": _lazy("smidgen.frontends.tflite", "read_tflite"),
+    ".npz": _lazy("smidgen.frontends.release", "read_release_npz"),
+    ".pkl": _lazy("smidgen.frontends.release", "read_pkl"),
+    ".onnx": _lazy("smidgen.frontends.onnx", "read_onnx"),
     ".pt2": _read_pt2,
-    ".keras": read_keras,
-    ".h5": read_keras,
-    ".hdf5": read_keras,
+    ".keras": _lazy("smidgen.frontends.keras", "read_keras"),
+    ".h5": _lazy("smidgen.frontends.keras", "read_keras"),
+    ".hdf5": _lazy("smidgen.frontends.keras", "read_keras"),
 }
 
 
-def _write_tflite(graph: Graph, path: Path) -> None:
-    write_whole(path, write_tflite(graph))
-
-
-def _write_onnx(graph: Graph, path: Path) -> None:
-    from smidgen.frontends.onnx import write_onnx
-
-    write_whole(path, write_onnx(graph))
-
-
-WRITERS: dict[str, Callable[[Graph, Path], None]] = {
-    ".smg": write_smg,
-    ".tflite": _write_tflite,
-    ".onnx": _write_onnx,
+WRITTEN: dict[str, Callable[[Graph], bytes]] = {
+    ".tflite": _lazy("smidgen.frontends.tflite", "write_tflite"),
+    ".onnx": _lazy("smidgen.frontends.onnx", "write_onnx"),
 }
-
-
-def _write_plain(graph: Graph, path: Path) -> None:
-    from smidgen.frontends.onnx import write_plain
-
-    write_whole(path, write_plain(graph))
+SUFFIXES = (".smg", *WRITTEN)  # of files that can be written
 
 
 def check_writable(path: Path, plain: bool = False) -> None:
     """Raise InputError unless the suffix is of a kind of file that is written, in the form asked for."""
     suffix = path.suffix.lower()
-    if suffix not in WRITERS:
-        kinds = list(WRITERS)
+    if suffix not in SUFFIXES:
         raise InputError(
-            f"{path} should end in {', '.join(kinds[:-1])} or {kinds[-1]}, the formats that can be written"
+            f"{path} should end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, the formats that can be written"
         )
     if plain and suffix != ".onnx":
         raise InputError(f"{path}: only .onnx has a plain form, {suffix} has just one form; leave plain out")
 
 
 def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
-    """Write a model file of the kind its suffix tells; `plain` is ONNX that runtimes fuse and round their own way."""
+    """Write a model file in the format of its suffix; `plain` is ONNX that runtimes fuse and round their own way."""
     path = Path(path)
     check_writable(path, plain)
-    (_write_plain if plain else WRITERS[path.suffix.lower()])(graph, path)
+    if path.suffix.lower() == ".smg":
+        write_smg(graph, path)
+        return
+    write = _lazy("smidgen.frontends.onnx", "write_plain") if plain else WRITTEN[path.suffix.lower()]
+    write_whole(path, write(graph))
 
 
 def exchange_suffix(graph: Graph) -> str:
-    """The kind of file in which a model goes elsewhere: .tflite, or .onnx where TFLite lacks its functions."""
+    """Return the suffix of the format for other tools: .tflite, or .onnx where TFLite lacks the model's functions."""
     return ".onnx" if any(_beyond_tflite(node.op) for node in graph.nodes) else ".tflite"
 
 
@@ -111,7 +98,7 @@ def _beyond_tflite(op: Op) -> bool:
 
 
 def import_model(path: str | Path, memory: int = MEMORY, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
-    """Read a model file of any supported kind; its suffix says which, and its contents may take `memory` bytes.
+    """Read a model file in the format of its suffix; its contents may take `memory` bytes.
 
     `shapes` gives sizes to inputs that an `.onnx` file leaves open, by their names.
     """
@@ -126,6 +113,4 @@ def import_model(path: str | Path, memory: int = MEMORY, shapes: Mapping[str, tu
     if shapes and path.suffix.lower() != ".onnx":
         raise ImportModelError(f"{path.name}: a shape is given, and only .onnx files leave sizes open; leave it out")
     with np.errstate(all="ignore"):  # what is no number afterwards is refused as such
-        if shapes:
-            return _read_onnx(path, memory, shapes)
-        return READERS[path.suffix.lower()](path, memory)
+        return READERS[path.suffix.lower()](path, memory, *([shapes] if shapes else []))

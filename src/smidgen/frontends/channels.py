@@ -7,16 +7,16 @@ becomes float32 before one whose output it does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last, common_factors, moves, one_step
-from smidgen.ir import MAX_BYTES, MAX_RANK, Array, Builder, Graph, Op, QParams, Type, Value
+from smidgen.ir import MAX_RANK, Array, Builder, Graph, Op, QParams, Type, Value
 from smidgen.ir.types import identifier
 from smidgen.numerics import INT8_MAX, INT8_MIN
 
@@ -57,12 +57,15 @@ class Constant:
     def shape(self) -> Shape:
         return tuple(self.data.shape)
 
+    def each(self, place: Callable[[Array], Array]) -> Constant:
+        """Return the constant with its numbers, and its integers where it has them, rearranged."""
+        return replace(self, data=place(self.data), steps=None if self.steps is None else place(self.steps))
+
     def transposed(self, perm: Shape) -> Constant:
         if len(perm) != self.data.ndim:
             raise ImportModelError(f"a constant of {list(self.shape)} should have {len(perm)} dimensions")
-        steps = None if self.steps is None else self.steps.transpose(perm)
         axis = perm.index(self.axis) if len(self.scales) > 1 else 0
-        return Constant(self.data.transpose(perm), steps, self.scales, axis, self.zero)
+        return replace(self.each(lambda a: a.transpose(perm)), axis=axis)
 
 
 Operand = FileTensor | Constant
@@ -86,7 +89,7 @@ class Channels:
 
     @property
     def name(self) -> str | None:
-        """A name for the value being computed; some files tell the tensors of one layer apart behind a colon."""
+        """A name for the value being computed; some files number the tensors of one layer behind a colon."""
         return identifier(self.output.partition(":")[0]) or None
 
     def input(self, name: str, shape: Shape, last: bool, q: QParams | None = None) -> FileTensor:
@@ -143,7 +146,7 @@ class Channels:
         return x
 
     def to_map(self, x: FileTensor) -> Value:
-        """[batch, channels, rows, columns] or [batch, channels, length] as a [1, rows, columns, channels] map."""
+        """Return [1, channels, rows, columns] or [1, channels, length] as a [1, rows, columns, channels] map."""
         if len(x.shape) not in (3, 4) or x.shape[0] != 1:
             raise ImportModelError(
                 f"its input {list(x.shape)} is neither [1, channels, length] nor [1, channels, rows, columns]; only a "
@@ -154,7 +157,7 @@ class Channels:
         return self.view(self.arranged(x, x.layout.order(order)).value, (1, *shape) if len(shape) == 3 else shape)
 
     def from_map(self, value: Value, rank: int) -> FileTensor:
-        """A [1, rows, columns, channels] map as the file's tensor of three or four dimensions."""
+        """Return a [1, rows, columns, channels] map as the file's tensor of three or four dimensions."""
         n, h, w, c = value.type.shape
         return FileTensor(value, TensorLayout.channels_last((n, c, h, w) if rank == 4 else (n, c, w)))
 
@@ -227,7 +230,7 @@ class Channels:
         if isinstance(a, Constant) or (isinstance(b, FileTensor) and a.size < b.size):
             a, b = b, a
         assert isinstance(a, FileTensor)
-        shape = broadcast(a.shape, b.shape)
+        shape = together(a.shape, b.shape)
         if math.prod(shape) != a.size:
             raise ImportModelError(
                 f"{list(a.shape)} and {list(b.shape)} would both be repeated; one operand must have the result's shape"
@@ -307,21 +310,13 @@ class Channels:
 
 
 def together(*shapes: Shape) -> Shape:
-    """Return the shape that operands of these shapes have together, however large."""
+    """Return the shape that operands of these shapes have together."""
     try:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
         raise ImportModelError(
             f"shapes {' and '.join(str(list(s)) for s in shapes)} cannot be broadcast together"
         ) from None
-
-
-def broadcast(*shapes: Shape) -> Shape:
-    """Return the shape that operands of these shapes have together, where a tensor may be that large."""
-    shape = together(*shapes)
-    if 4 * math.prod(shape) > MAX_BYTES:
-        raise ImportModelError(f"{list(shape)} would take more than {MAX_BYTES:,} bytes; use a smaller model")
-    return shape
 
 
 def int8_steps(steps: Array) -> Array:

@@ -66,7 +66,7 @@ class Layers(Channels):
         self.budget.check("its weights by phases", 8 * w.data.size * how.phases)
         first = w.transposed((1, 0, *range(2, rank)))
         lifted = (*first.shape[:2], *kernel)
-        apart = _each(first, lambda a: how.weights(a.reshape(lifted).transpose(0, 2, 3, 1)))
+        apart = first.each(lambda a: how.weights(a.reshape(lifted).transpose(0, 2, 3, 1)))
         scales = first.scales * how.phases if len(first.scales) > 1 else first.scales
         source = self.to_map(self._weighted_input(x, first))
         weights = self._weights(source, replace(apart, scales=scales), 0, lambda a: a)
@@ -89,7 +89,7 @@ class Layers(Channels):
             whole[taken] = a
             return whole
 
-        return _each(w, between)
+        return w.each(between)
 
     def dense(self, x: FileTensor, w: Constant, b: Constant | None = None) -> FileTensor:
         """x · wᵀ + b along the last dimension; weights are [out, in], their columns reordered as memory is."""
@@ -108,11 +108,9 @@ class Layers(Channels):
         weights = self._weights(source, w, 0, lambda a: a.reshape(cut).transpose(0, *order).reshape(shape))
         op = ops.Conv2D() if pixels else ops.Dense()
         value = self.emit(op, source, weights, self._bias(source, weights, b, n), q=self.q)
-        outer = TensorLayout(x.layout.dims[:-1], tuple(i for i in x.layout.memory if i not in places))
-        last = ((n,),) if n > 1 else ((),)
-        return FileTensor(
-            value, TensorLayout(outer.dims + last, outer.memory + ((len(outer.memory),) if n > 1 else ()))
-        )
+        outer = tuple(i for i in x.layout.memory if i not in places)
+        last, end = ((n,), (len(outer),)) if n > 1 else ((), ())
+        return FileTensor(value, TensorLayout((*x.layout.dims[:-1], last), outer + end))
 
     def _weighted_input(self, x: FileTensor, w: Constant) -> FileTensor:
         """Return the input in int8 where its weights are int8 and the file quantizes the output, else in float32."""
@@ -163,15 +161,12 @@ class Layers(Channels):
     ) -> FileTensor:  # fmt: skip
         """Pool over one or two dimensions; with `counts_padding` an average counts padding as zeros."""
         source = self.to_map(x)
-        k, s, p = _pair(size), _pair(stride), ((0, 0), *pads)[-2:]
+        k, s, p, behind = _pair(size), _pair(stride), ((0, 0), *pads)[-2:], (0, 0)
         if counts_padding and any(n for pair in p for n in pair):
             (top, bottom), (left, right) = p
-            source = self.builder.emit(
-                ops.Pad((0, top, left, 0), (0, bottom, right, 0)), source, name=f"{source.name}.padded"
-            )
+            padding = ops.Pad((0, top, left, 0), (0, bottom, right, 0))
+            source = self.builder.emit(padding, source, name=f"{source.name}.padded")
             behind, p = (bottom, right), ((0, 0), (0, 0))
-        else:
-            behind = (0, 0)
         ends = [_end_padding(source.type.shape[1 + i], k[i], s[i], p[i], ceil, behind[i]) for i in (0, 1)]
         pad = (p[0][0], ends[0], p[1][0], ends[1])
         return self.from_map(self.emit(kind(k, s, pad), source), len(x.shape))
@@ -199,12 +194,10 @@ class Layers(Channels):
         if len(pads) != len(x.shape) or any(n < 0 for pair in pads for n in pair):
             raise ImportModelError(f"padding {list(pads)} of {list(x.shape)} is not supported; pad by positive numbers")
         x, order = self._whole_dimensions(x)
-        sizes = tuple(x.shape[i] for i in order)
         before, after = (tuple(pads[i][side] for i in order) for side in (0, 1))
-        value = self.emit(ops.Pad(before, after), self.view(x.value, sizes))
-        return FileTensor(
-            value, TensorLayout.of(tuple(d + sum(pair) for d, pair in zip(x.shape, pads, strict=True)), order)
-        )
+        value = self.emit(ops.Pad(before, after), self.view(x.value, tuple(x.shape[i] for i in order)))
+        shape = tuple(d + sum(pair) for d, pair in zip(x.shape, pads, strict=True))
+        return FileTensor(value, TensorLayout.of(shape, order))
 
     def take(self, x: FileTensor, places: Mapping[int, Sequence[int]]) -> FileTensor:
         """Take the elements at places along some dimensions; other dimensions adjacent in memory count as one."""
@@ -278,11 +271,6 @@ class Layers(Channels):
         if order is None:
             x, order = FileTensor(self.in_order(x).value, TensorLayout.of(x.shape)), tuple(range(rank))
         return x, order
-
-
-def _each(w: Constant, place: Callable[[Array], Array]) -> Constant:
-    """Return a constant with its numbers, and its integers where it has them, rearranged."""
-    return replace(w, data=place(w.data), steps=None if w.steps is None else place(w.steps))
 
 
 def _pair(numbers: Shape) -> tuple[int, int]:

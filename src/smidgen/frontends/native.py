@@ -10,14 +10,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 import smidgen.ops  # noqa: F401  (the text names ops by their entries in the table)
-from smidgen.data.budget import MEMORY
-from smidgen.data.files import check_size, write_whole
+from smidgen.data.files import MEMORY, check_size, write_whole
 from smidgen.errors import ExportError, GraphError, ImportModelError
 from smidgen.ir import DTYPES, Array, Graph
 from smidgen.ir.text import parse_graph, print_graph
 
 FORMAT = 1
-HEADER = "smidgen"  # the metadata key: "format 1" on a line of its own, then the graph's text
+HEADER = "smidgen"  # the metadata key: a line "format 1", then the graph's text
 MAX_TEXT = 2**24
 SAFE_DTYPES = ("I8", "U8", "I16", "I32", "U32", "F32")  # ours, as safetensors spells them
 

@@ -57,7 +57,7 @@ class Network:
 
 
 def build(network: Network, name: str) -> Graph:
-    """The network as a graph: `stem`, `b0.expand`, `b0.depthwise`, `b0.project`, `b0.add`, …, `pool`, `logits`."""
+    """Build the graph: `stem`, `b0.expand`, `b0.depthwise`, `b0.project`, `b0.add`, …, `pool`, `logits`."""
     g = Builder(name)
     x = g.input(
         "image", Type((1, network.resolution, network.resolution, network.stem.w.shape[3]), "int8", network.image)

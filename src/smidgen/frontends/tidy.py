@@ -102,49 +102,42 @@ class _Functions:
 
 def fold_biases(graph: Graph) -> Graph:
     """Move a constant added to every position of a layer's float output into the layer's bias."""
-    used, layers = uses(graph), dict[Value, Node]()
+    return _fold_into(graph, Weighted, _with_bias)
+
+
+def fold_normalizations(graph: Graph) -> Graph:
+    """Move constants that scale or shift a float normalization's channels into the normalization."""
+    return _fold_into(graph, ops.Normalize, _with_scale_and_shift)
+
+
+def _fold_into(graph: Graph, kind: type[Op], merged: Callable[[Builder, Node, Node], Node | None]) -> Graph:
+    """Merge products and sums into the float layers of a kind that only they read, where `merged` returns a node."""
+    layers, used = dict[Value, Node](), uses(graph)
 
     def rule(g: Builder, node: Node) -> Node:
         layer = layers.get(node.ins[0])
-        if node.op == ops.Add() and layer is not None and used[layer.out] == 1:
-            bias = _bias(layer, g.data(layer.ins[2]), g.data(node.ins[1]))
-            if bias is not None:
-                b = g.constant(f"{layer.ins[2].name}.{node.out.name}", bias)
-                node = Node(layer.op, (*layer.ins[:2], b), node.outs)
-        if isinstance(node.op, Weighted):
+        if layer is not None and node.op in (ops.Mul(), ops.Add()) and used[layer.out] == 1:
+            node = merged(g, layer, node) or node
+        if isinstance(node.op, kind) and node.out.type.dtype == "float32":
             layers[node.out] = node
         return node
 
     return prune(rewrite(graph, rule))
 
 
-def _bias(layer: Node, bias: Array | None, added: Array | None) -> Array | None:
-    """Return a layer's bias plus the constant added to its output; None where the layer cannot take it."""
-    plain = isinstance(layer.op, Weighted) and layer.op.activation == "none" and layer.out.type.dtype == "float32"
-    channels = layer.out.type.shape[-1:]
-    if not plain or bias is None or added is None or added.shape not in (channels, (1,)):
+def _with_bias(g: Builder, layer: Node, node: Node) -> Node | None:
+    """Return a layer with the constant added to its output in its bias; None where the layer cannot take it."""
+    bias, added = g.data(layer.ins[2]), g.data(node.ins[1])
+    plain = isinstance(layer.op, Weighted) and layer.op.activation == "none" and isinstance(node.op, ops.Add)
+    if not plain or bias is None or added is None or added.shape not in (layer.out.type.shape[-1:], (1,)):
         return None
-    return np.asarray(bias + added.reshape(-1), np.float32)
+    b = g.constant(f"{layer.ins[2].name}.{node.out.name}", np.asarray(bias + added.reshape(-1), np.float32))
+    return Node(layer.op, (*layer.ins[:2], b), node.outs)
 
 
-def fold_normalizations(graph: Graph) -> Graph:
-    """Move constants that scale or shift a float normalization's channels into the normalization."""
-    made_by, used = dict[Value, Node](), uses(graph)
-
-    def rule(g: Builder, node: Node) -> Node:
-        before = made_by.get(node.ins[0])
-        if before is not None and node.op in (ops.Mul(), ops.Add()) and used[before.out] == 1:
-            node = _normalization(g, before, node) or node
-        if isinstance(node.op, ops.Normalize) and node.out.type.dtype == "float32":
-            made_by[node.out] = node
-        return node
-
-    return prune(rewrite(graph, rule))
-
-
-def _normalization(g: Builder, before: Node, node: Node) -> Node | None:
-    """Return a normalization merged with the product or sum behind it; None where that has no constant per channel."""
-    x, scale, shift = before.ins
+def _with_scale_and_shift(g: Builder, layer: Node, node: Node) -> Node | None:
+    """Return a normalization with the product or sum behind it; None where that has no constant per channel."""
+    x, scale, shift = layer.ins
     scales, shifts, by = (g.data(v) for v in (scale, shift, node.ins[1]))
     if by is None or scales is None or shifts is None or by.size not in (1, x.type.shape[-1]):
         return None
@@ -156,7 +149,7 @@ def _normalization(g: Builder, before: Node, node: Node) -> Node | None:
         g.constant(f"{v.name}.{node.out.name}", np.asarray(data, np.float32))
         for v, data in ((scale, scales), (shift, shifts))
     ]
-    return Node(before.op, (x, *parts), node.outs)
+    return Node(layer.op, (x, *parts), node.outs)
 
 
 def sink_functions(graph: Graph) -> Graph:

@@ -1,30 +1,19 @@
-"""What a model says of samples, one by one, and how often it is right: on the reference, in C, on a board."""
+"""Predictions of a model, sample by sample, and how often they are right: in numpy, in C, on a board."""
 
-from smidgen.inference.predicting import Cell, ClassProbability, Prediction, Predictions, predict
-from smidgen.inference.running import InferenceProgress
-from smidgen.inference.tested import (
+from smidgen.inference.evaluation import (
     CellsTested,
     ClassesTested,
     ClassTested,
     LabelsTested,
     NumbersTested,
     ReconstructionTested,
+    Tested,
+    test,
 )
-from smidgen.inference.testing import Tested, test
+from smidgen.inference.prediction import Cell, ClassProbability, Prediction, Predictions, predict
+from smidgen.inference.scores import InferenceProgress
 
 __all__ = [
-    "Cell",
-    "CellsTested",
-    "ClassProbability",
-    "ClassTested",
-    "ClassesTested",
-    "InferenceProgress",
-    "LabelsTested",
-    "NumbersTested",
-    "Prediction",
-    "Predictions",
-    "ReconstructionTested",
-    "Tested",
-    "predict",
-    "test",
-]
+    "Cell", "CellsTested", "ClassProbability", "ClassTested", "ClassesTested", "InferenceProgress", "LabelsTested",
+    "NumbersTested", "Prediction", "Predictions", "ReconstructionTested", "Tested", "predict", "test",
+]  # fmt: skip

@@ -81,7 +81,7 @@ class Builder:
         self._updates.update(zip(olds, news, strict=True))
 
     def data(self, value: Value) -> Array | None:
-        """What a constant holds; None for a value that is not a constant."""
+        """Return the data of a constant; None for a value that is not a constant."""
         return self._constants.get(value)
 
     @property
@@ -90,7 +90,7 @@ class Builder:
         return self._nodes[-1]
 
     def append(self, node: Node) -> None:
-        """Append a node as it is, its outputs by the names they have."""
+        """Append a node unchanged, under its own names."""
         self.reserve(*node.outs)
         self._nodes.append(node)
 

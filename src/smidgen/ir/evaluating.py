@@ -44,7 +44,7 @@ def evaluate_step(
 
 
 def _skips(graph: Graph, values: Mapping[Value, Array]) -> bool:
-    """Whether this is a training step whose loss is too small to learn from."""
+    """Return whether this is a training step whose loss is too small to learn from."""
     roles = graph.roles
     return roles is not None and roles.skips(values[roles.loss][0])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class RowWindow:
 
 @dataclass(frozen=True)
 class Op:
-    """What a node does. Subclasses are frozen dataclasses: fields are attributes of the operation.
+    """The operation of a node. Subclasses are frozen dataclasses: fields are attributes of the operation.
 
     `infer(*types)` gives the output type, or a tuple of them; `ref(node, *arrays)` computes it in
     numpy, exactly; `params(node)` gives the fields of the C kernel's parameter struct.
@@ -75,7 +75,7 @@ class Op:
 
     @property
     def title(self) -> str:
-        """What profiles and pictures call it."""
+        """The name in profiles and pictures."""
         return type(self).__name__
 
     def symbol(self, node: Node) -> str:
@@ -83,7 +83,7 @@ class Op:
         return self.kernel if node.ins[0].type.dtype == self.takes else ""
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
-        """What the C function is handed after its parameters, in order; None becomes NULL."""
+        """Return the arguments of the C function after its parameters, in order; None becomes NULL."""
         return (*node.ins, *node.outs)
 
     def params(self, node: Node) -> Params:
@@ -96,7 +96,7 @@ class Op:
         return self.inplace
 
     def moved(self, node: Node) -> int:
-        """How many inputs, from the first, its kernel changes where they lie: the outputs are their memory."""
+        """Return how many inputs, from the first, its kernel changes where they lie: the outputs are their memory."""
         return 0
 
     def row_window(self, node: Node) -> RowWindow:
@@ -115,10 +115,11 @@ OpType = TypeVar("OpType", bound=Op)
 Class = TypeVar("Class")
 
 
+@dataclass_transform(frozen_default=True)
 def op(cls: type[OpType]) -> type[OpType]:
-    """Enter an op class into the table by its name."""
-    OPS[cls.__name__] = cls
-    return cls
+    """Make an op class a frozen dataclass and enter it into the table by its name."""
+    OPS[cls.__name__] = made = dataclass(frozen=True)(cls)
+    return made
 
 
 def attribute(cls: type[Class]) -> type[Class]:
@@ -142,7 +143,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Roles:
-    """What the values of a training step are."""
+    """The roles that values have in a training step."""
 
     image: Value  # inputs
     label: Value | None  # None where the image itself is what the network should give
@@ -161,7 +162,7 @@ class Roles:
         return kinds.get(self.label.type.dtype, "classes")
 
     def skips(self, loss: float | np.float32) -> bool:
-        """Whether a step of this loss learns nothing."""
+        """Return whether a step of this loss learns nothing."""
         return bool(np.float32(loss) < np.float32(self.skip_below))
 
     def after(self, became: Mapping[Value, Value]) -> Roles:
@@ -173,11 +174,11 @@ class Roles:
 class Graph:
     """Inputs, constants, nodes in execution order, outputs.
 
-    `state` holds what outlives a run (trained weights, say) with its initial data; `updates` maps a
-    state value to the value that takes its place, in its memory, once the run is over. `preprocessing` says how
-    images or sound become the first input, where that is known. A training step has `roles`, other graphs have none.
+    `state` holds what outlives a run (such as trained weights) with its initial data; `updates` maps a
+    state value to the value that takes its place, in its memory, once the run is over. `preprocessing` holds how
+    images or audio become the first input, where that is known. A training step has `roles`, other graphs have none.
     `classes` are the names of what is scored, in order, where they are known; they change nothing that is computed.
-    `notes` are sentences on what a file's reader could not take over as it is; no part of the graph's identity.
+    `notes` are sentences on what a file's reader could not take over unchanged; no part of the graph's identity.
     """
 
     inputs: tuple[Value, ...]
@@ -194,17 +195,17 @@ class Graph:
 
     @property
     def image(self) -> Value:
-        """What an image becomes: the first input, unless roles say otherwise."""
+        """The input for the image: the first, unless a training step has roles."""
         return self.roles.image if self.roles else self.inputs[0]
 
     @property
     def prediction_inputs(self) -> tuple[Value, ...]:
-        """What a prediction reads: all inputs, of a training step the image alone."""
+        """The inputs of a prediction: all, or of a training step the image alone."""
         return (self.roles.image,) if self.roles else self.inputs
 
     @property
     def prediction_end(self) -> int:
-        """How many nodes a prediction runs: those before the first that reads the label or gives the loss."""
+        """Return how many nodes a prediction runs: those before the first that reads the label or gives the loss."""
         if self.roles is None:
             return len(self.nodes)
         label, loss = self.roles.label, self.roles.loss
@@ -268,7 +269,7 @@ def infer(op: Op, types: tuple[Type, ...]) -> tuple[Type, ...]:
 
 
 def virtual_sources(graph: Graph) -> dict[Value, tuple[Value, ...]]:
-    """For each value that has no memory of its own, those in whose memory it lies."""
+    """Return the sources of each value that has no memory: the values in whose memory it is found."""
     return {node.out: node.ins for node in graph.nodes if node.op.virtual}
 
 

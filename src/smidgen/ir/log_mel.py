@@ -1,4 +1,4 @@
-"""How sound becomes the numbers a network was trained on: bands of a mel spectrum, stated once like a preprocessing."""
+"""The audio front end that a network was trained with: bands of a mel spectrum, stated once like a preprocessing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LogMel:
         return math.prod(shape) // self.features
 
     def samples(self, shape: tuple[int, ...]) -> int:
-        """How many samples an input of this shape is made of."""
+        """Return how many samples an input of this shape is made of."""
         return self.window + self.hop * (self.frames(shape) - 1)
 
     def rows(self, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -72,7 +72,7 @@ class LogMel:
     def _check_windows(self) -> None:
         if self.rate not in RATES:
             known = ", ".join(f"{rate:,}" for rate in RATES)
-            raise InputError(f"sound of {self.rate:,} samples per second is not heard; give one of {known}")
+            raise InputError(f"audio of {self.rate:,} samples per second is not supported; give one of {known}")
         if not SIZES[0] <= self.size <= SIZES[1] or self.size & (self.size - 1):
             raise InputError(
                 f"a Fourier transform of {self.size} samples is not computed; give a power of two from {SIZES[0]} to "

@@ -1,4 +1,4 @@
-"""How a picture becomes the numbers a network was trained on: stated once, and carried by the model from then on."""
+"""The preprocessing that a network was trained with: stated once, and carried by the model from then on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Preprocessing:
     """Pixel p of a channel stands for (low + p · (high − low) / 255 − mean) / std, where `range` is (low, high).
 
     `mean` and `std` hold one number for all channels or one for each, in the order in which the network sees them.
-    `fit` says how an image of another shape is made to fit: its middle cropped, or all of it stretched.
+    `fit` names how an image of another shape is made to fit: its middle cropped, or all of it stretched.
     """
 
     mean: tuple[float, ...] = (0.5,)
@@ -29,7 +29,7 @@ class Preprocessing:
     fit: str = "crop"
 
     def check(self, channels: int) -> None:
-        """Raise InputError unless it can be applied to pixels of so many channels."""
+        """Raise InputError unless it can be applied to pixels of this many channels."""
         for what, numbers in (("mean", self.mean), ("std", self.std)):
             if len(numbers) not in (1, channels):
                 raise InputError(f"preprocessing has {len(numbers)} numbers as {what} for {channels} channels")
@@ -48,7 +48,7 @@ class Preprocessing:
             raise InputError(f"the order bgr takes 3 channels, the model has {channels}; use rgb or gray")
 
     def numbers(self, channels: int) -> NDArray[np.float64]:
-        """What each of the 256 pixels stands for in each channel, as [256, channels]."""
+        """Return the number that each of the 256 pixel values stands for in each channel, as [256, channels]."""
         low, high = self.range
         mean, std = (np.broadcast_to(np.array(n, np.float64), (channels,)) for n in (self.mean, self.std))
         pixels = low + np.arange(256)[:, None] * ((high - low) / 255)

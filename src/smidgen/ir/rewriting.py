@@ -1,6 +1,6 @@
-"""Rewriting graphs: who makes and who reads each value, dead-code elimination, and a graph made anew by a rule.
+"""Rewriting graphs: who makes and who reads each value, dead-code elimination, and a graph rebuilt by a rule.
 
-A pass is a function from graph to graph. Most are a rule that says what takes a node's place:
+A pass is a function from graph to graph. Most are a rule that gives what takes a node's place:
 
     def drop_idle(graph: Graph) -> Graph:
         def rule(g: Builder, node: Node) -> Value | None:
@@ -36,7 +36,7 @@ def readers(graph: Graph) -> dict[Value, tuple[Node, ...]]:
 
 
 def uses(graph: Graph) -> Counter[Value]:
-    """How often each value is used: as an input of a node, and as an output of the graph."""
+    """Return how often each value is used: as an input of a node, and as an output of the graph."""
     return Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
 
 
@@ -59,10 +59,10 @@ def prune(graph: Graph) -> Graph:
 
 
 def rewrite(graph: Graph, rule: Rule, absorbed: Collection[Node] = ()) -> Graph:
-    """The graph made anew, node by node, without those that others absorb.
+    """Rebuild the graph, node by node, without those that others absorb.
 
     The rule gives what takes a node's place: a node, a value instead of its only output, or None for the node itself.
-    What it needs besides, it emits into the builder. A node it gives may have other outputs than the one replaced,
+    Other nodes it needs it emits into the builder. A node it gives may have other outputs than the one replaced,
     which are read instead from there on: those of an absorbed node, or of a node that stands already.
     """
     g, became, made = Builder.before(graph), dict[Value, Value](), set[Value]()

@@ -9,15 +9,17 @@
     output %v0
 
 Attributes equal to their defaults are left out; one that is an object, or an op, is written as a call:
-`rule=Momentum(momentum=0.9,accumulate=4)`. The data of constants stays beside the text.
+`rule=Momentum(momentum=0.9,accumulate=4)`. The data of constants stays beside the text. A fingerprint is a number of
+the text and that data: state saved under it means the same in every program that has it.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +98,7 @@ def _spelled(value: object) -> str:
 def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array]) -> Graph:
     """Read a graph back; `constants` holds the data of its const and state lines, by name or by value."""
     data = {key.name if isinstance(key, Value) else key: array for key, array in constants.items()}
-    reader = _Reader(data)
+    reader = _TextReader(data)
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             reader.line(line)
@@ -111,7 +113,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array
     return graph
 
 
-class _Reader:
+class _TextReader:
     def __init__(self, data: Mapping[str, Array]) -> None:
         self.data = data
         self.name = "model"
@@ -243,7 +245,7 @@ def _values(cls: type[Op] | type[Preprocessing] | type[LogMel] | type[Roles], at
 
 
 def _value(cls: type[Any], key: str, parsed: ast.expr) -> object:
-    """What a field is set to: an object, given as a call, or a literal."""
+    """Return the value of a field: an object, given as a call, or a literal."""
     annotation = next((str(f.type) for f in fields(cls) if f.name == key), None)
     if annotation is None:
         raise GraphError(f"{cls.__name__} has no attribute {key}")
@@ -298,3 +300,23 @@ def _integer(text: str) -> int:
     if not text.isdigit() or len(text) > 9:
         raise GraphError(f"'{text[:40]}' is not a dimension")
     return int(text)
+
+
+FORMAT = "1"  # raised where the same graph comes to compute other bytes
+
+
+def fingerprint(graph: Graph) -> str:
+    """SHA-256 of all that gives the bytes of its state their meaning, in hexadecimal.
+
+    That is every node with its attributes and types, the constants with their bytes, the names, types and order of
+    state, the updates, the roles and the preprocessing. What a checkpoint replaces is left out: the state a program
+    starts from, and with it the seed. So is what changes no byte computed: the order of nodes, which memory plans
+    choose, the target, the name, and the names of classes.
+    """
+    lines = print_graph(replace(graph, classes=())).splitlines()[1:]
+    state = [line for line in lines if line.startswith("state ")]
+    rest = sorted(line for line in lines if not line.startswith("state "))
+    hashed = hashlib.sha256("\n".join((FORMAT, *state, *rest)).encode())
+    for value in sorted(graph.constants, key=lambda v: v.name):
+        hashed.update(np.ascontiguousarray(graph.constants[value]).tobytes())
+    return hashed.hexdigest()

@@ -1,4 +1,4 @@
-"""What a tensor is: shape, dtype, and what its integers mean."""
+"""The type of a tensor: shape, dtype, and what its integers mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every graph must keep to, whoever made it."""
+"""The rules of every graph, whoever made it."""
 
 from __future__ import annotations
 
@@ -89,14 +89,14 @@ def _verify_roles(graph: Graph, roles: Roles) -> None:
 
 
 def _is_label(type_: Type) -> bool:
-    """Whether a type is a class's, a vector's or a map's."""
+    """Return whether a type is a class's, a vector's or a map's."""
     if type_.q is not None or not type_.shape or type_.shape[0] != 1:
         return False
     return len(type_.shape) == {"int32": 1, "float32": 2, "uint8": 3}.get(type_.dtype)
 
 
 def _verify_prediction(graph: Graph, roles: Roles) -> None:
-    """What runs before the label is read gives the logits, and changes all variables and nothing that learns."""
+    """Check that nodes before the label is read give the logits, change all variables, and nothing that learns."""
     before = graph.nodes[: graph.prediction_end]
     made = {v for node in before for v in node.outs}
     if any(roles.logits in node.outs for node in graph.nodes) and roles.logits not in made:
@@ -122,7 +122,7 @@ def _verify_preprocessing(graph: Graph) -> None:
 
 
 def _verify_classes(graph: Graph) -> None:
-    """Every score has its name, where any has; one score that says yes or no has two names."""
+    """Every score has its name, where any has; one score for yes or no has two names."""
     if not graph.classes:
         return
     if not fits_scores(graph.classes, graph.scores.type):
@@ -133,34 +133,36 @@ def _verify_classes(graph: Graph) -> None:
 
 
 def fits_scores(classes: tuple[str, ...], scores: Type) -> bool:
-    """Whether there is a name for each score, and none is endless: one per channel, or two where one score decides."""
+    """Return whether each score has a name that is not endless: one per channel, or two where one score decides."""
     channels = scores.shape[-1] if scores.shape else 1
     enough = len(classes) == channels or (channels == 1 and len(classes) == YES_OR_NO)
     return enough and all(len(name) <= MAX_CLASS_NAME for name in classes)
 
 
 def _verify_virtual(graph: Graph) -> None:
-    """What has no memory of its own is read by kernels that are handed its inputs, and by nobody else."""
+    """Check that only kernels which take its inputs read a value without memory."""
     virtual: set[Value] = set()
     for node in graph.nodes:
         for index, value in enumerate(node.ins):
             if value in virtual and index != node.op.overlay_input:
-                raise GraphError(f"%{value.name} has no memory of its own; {type(node.op).__name__} cannot read it")
+                raise GraphError(f"%{value.name} has no memory; {type(node.op).__name__} cannot read it")
         if node.op.virtual:
             virtual.update(node.outs)
     for value in (*graph.outputs, *graph.updates.values()):
         if value in virtual:
-            raise GraphError(f"%{value.name} has no memory of its own; it cannot be an output or state")
+            raise GraphError(f"%{value.name} has no memory; it cannot be an output or state")
 
 
 def _verify_updates(graph: Graph) -> None:
     """A state value's successor lies in its memory: same type, produced from it, and nobody reads the old one after."""
     replaced: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
     if not set(graph.updates) <= set(graph.state) or len(replaced) != len(graph.updates):
-        raise GraphError(f"the updates of {graph.name} must each replace one state value by a value of its own")
+        raise GraphError(
+            f"the updates of {graph.name} must each replace one state value by one value that replaces no other"
+        )
     gone: set[Value] = set()
     sources = virtual_sources(graph)
-    views: dict[Value, Value] = {}  # of state, by what lies in its memory
+    views: dict[Value, Value] = {}  # of state, by the value in its memory
     for node in graph.nodes:
         read = [views.get(value, value) for value in memory_read(node, sources)]
         for value in read:
@@ -186,7 +188,7 @@ def _verify_updates(graph: Graph) -> None:
 
 
 def _verify_moved(graph: Graph, node: Node) -> None:
-    """State that a kernel changes where it lies becomes the output that says so."""
+    """State that a kernel changes where it lies becomes that kernel's output."""
     for old, new in zip(node.ins[: node.op.moved(node)], node.outs, strict=False):
         if graph.updates.get(old) != new:
             what = f"{type(node.op).__name__} changes %{old.name} where it lies"
@@ -194,7 +196,7 @@ def _verify_moved(graph: Graph, node: Node) -> None:
 
 
 def _takes_place(node: Node, old: Value, new: Value, read: list[Value]) -> bool:
-    """Whether a node computes a state value's successor in its memory, and reads it nowhere else."""
+    """Return whether a node computes a state value's successor in its memory, and reads it nowhere else."""
     index = node.outs.index(new)
     moved = node.op.moved(node)
     donor = index if index < moved else node.op.donor(node) if index == 0 else None

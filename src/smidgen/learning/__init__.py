@@ -2,8 +2,7 @@
 
 from smidgen.learning.checkpoint import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
-from smidgen.learning.extending import Extended, extend, in_order_of, same_classes
-from smidgen.learning.freezing import learned_graph
+from smidgen.learning.models import Extended, extend, in_order_of, learned_graph, same_classes
 from smidgen.learning.run import Learned, LearningError, learn
 from smidgen.learning.testing import Tested, measure, top1
 

@@ -1,4 +1,4 @@
-"""Checkpoints: a safetensors file of all state by name, with what it belongs to and how far the run had come.
+"""Checkpoints: a safetensors file of all state by name, with its program, data, course and progress.
 
 The metadata is one JSON object; its digest covers the object and every byte of the state, so that a
 truncated or damaged file is recognized.
@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from smidgen.data import Augment
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import SAFE_DTYPES
 from smidgen.ir import MAX_BYTES, Array, Graph
-from smidgen.ir.fingerprint import fingerprint
-from smidgen.learning.course import Course, Epoch, RunPosition
+from smidgen.ir.text import fingerprint
+from smidgen.learning.course import Course, RunPosition
+from smidgen.records import from_plain
 
 FORMAT = 1
 HEADER = "smidgen-checkpoint"  # the metadata key
-Read = TypeVar("Read", Augment, Course, Epoch, RunPosition)
 
 
 class CheckpointError(SmidgenError):
@@ -47,7 +44,7 @@ class Checkpoint:
 
 
 def start_fingerprint(graph: Graph) -> str:
-    """A number for a program and the state it starts from: a run that goes on must have started there, too."""
+    """Return a fingerprint of a program and its first state, which a run that goes on must share."""
     hashed = hashlib.sha256(fingerprint(graph).encode())
     for array in graph.state.values():
         hashed.update(np.ascontiguousarray(array).tobytes())
@@ -55,7 +52,7 @@ def start_fingerprint(graph: Graph) -> str:
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
-    """Write it whole, or leave what was there."""
+    """Write the whole file, or leave the old one."""
     state = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
     described = json.dumps(
         {
@@ -108,53 +105,10 @@ def _parse(text: str, state: Mapping[str, Array], path: Path) -> Checkpoint:
             raise CheckpointError(f"{path} has format {run['format']!r}, this Smidgen reads {FORMAT}; upgrade it")
         if outer["digest"] != _digest(described, state):
             raise CheckpointError(f"{path} is damaged: its bytes are not those that were written")
-        return Checkpoint(run["program"], run["data"], _course(run["course"]), _position(run["place"]), state)
+        course, position = from_plain(Course, run["course"]), from_plain(RunPosition, run["place"])
+        course.check()
+        return Checkpoint(run["program"], run["data"], course, position, state)
     except InputError as error:
         raise CheckpointError(f"{path} is damaged: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise CheckpointError(f"{path} is damaged: {type(error).__name__} in its description") from None
-
-
-def _course(plain: Any) -> Course:
-    shown = plain["augment"]
-    augment = None
-    if shown is not None:
-        ranges = {name: _pair(shown[name]) for name in ("scale", "aspect")}
-        augment = _typed(Augment(**{**shown, **ranges}))
-    course = _typed(Course(**{**plain, "augment": augment}))
-    course.check()
-    return course
-
-
-def _position(plain: Any) -> RunPosition:
-    if not isinstance(plain["record"], list):
-        raise TypeError
-    return _typed(RunPosition(**{**plain, "record": tuple(_typed(Epoch(**epoch)) for epoch in plain["record"])}))
-
-
-def _pair(plain: Any) -> tuple[float, float]:
-    low, high = plain
-    if not (_is_number(low) and _is_number(high)):
-        raise TypeError
-    return low, high
-
-
-_KINDS: Mapping[str, Callable[[object], bool]] = {
-    "int": lambda value: type(value) is int,
-    "bool": lambda value: type(value) is bool,
-    "float": lambda value: _is_number(value),
-    "float | None": lambda value: value is None or _is_number(value),
-    "RateSchedule": lambda value: type(value) is str,
-}
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-
-
-def _typed(held: Read) -> Read:
-    """The object, if what JSON gave its plain fields is what they are declared as; TypeError otherwise."""
-    for f in fields(held):
-        if (fits := _KINDS.get(str(f.type))) is not None and not fits(getattr(held, f.name)):
-            raise TypeError
-    return held

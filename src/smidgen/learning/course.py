@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from smidgen.data import Augment, PixelEncoding, as_input
-from smidgen.data.augment import Box, centre_box
-from smidgen.data.hearing import shifted_sound
+from smidgen.data.audio import shifted_audio
+from smidgen.data.images import Crop, centre_box
 from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array
@@ -38,7 +38,7 @@ class Course:
     test_every: int = 1  # epochs; after the last there is always a test
 
     def check(self) -> None:
-        """Raise InputError where a number is out of range."""
+        """Raise InputError if a number is out of range."""
         if not 1 <= self.epochs <= 100_000:
             raise InputError(f"{self.epochs} epochs cannot be run; give 1 to 100,000")
         if not 0 <= self.learning_rate <= LARGEST_RATE:
@@ -57,11 +57,11 @@ class Course:
             self.augment.check()
 
     def tests(self, epoch: int) -> bool:
-        """Whether there is a test after an epoch, counted from 1."""
+        """Return whether a test follows an epoch, counted from 1."""
         return epoch % self.test_every == 0 or epoch == self.epochs
 
     def rate(self, epoch: int, step: int, steps: int) -> float:
-        """The learning rate of a step of an epoch of `steps`."""
+        """Return the learning rate of a step of an epoch of `steps`."""
         at, total, rise = epoch * steps + step, self.epochs * steps, self.warmup * steps
         if at < rise:
             return self.learning_rate * (at + 1) / math.ceil(rise)
@@ -70,20 +70,20 @@ class Course:
         return self.learning_rate * (1 + math.cos(math.pi * (at - rise) / (total - rise))) / 2
 
     def order(self, epoch: int, count: int) -> tuple[int, ...]:
-        """Which sample each step of an epoch takes."""
+        """Return the sample that each step of an epoch takes."""
         return tuple(int(i) for i in np.random.default_rng((self.seed, _ORDER, epoch)).permutation(count))
 
     def image(self, sample: Array, encoding: PixelEncoding, epoch: int, index: int) -> Array:
-        """Sample `index` as the model's input, as this epoch shows it: pictures cropped and flipped, sound shifted."""
+        """Return sample `index` as the model's input in this epoch: pictures cropped and flipped, audio shifted."""
         kind = kind_of(sample, encoding.type)
         if self.augment is None or kind == "tensor":
             return as_input(sample, encoding)
-        if kind == "sound":
-            return shifted_sound(sample, encoding, self._generator(epoch, index))
+        if kind == "audio":
+            return shifted_audio(sample, encoding, self._generator(epoch, index))
         return self.augment.apply(sample, encoding, self._generator(epoch, index))
 
-    def view(self, height: int, width: int, encoding: PixelEncoding, epoch: int, index: int) -> tuple[Box, bool]:
-        """What of sample `index`, of this size, an epoch shows, and whether it is flipped."""
+    def view(self, height: int, width: int, encoding: PixelEncoding, epoch: int, index: int) -> tuple[Crop, bool]:
+        """Return the crop of sample `index`, of this size, in an epoch, and whether it is flipped."""
         if self.augment is None:
             return centre_box(height, width, encoding), False
         return self.augment.draw(height, width, encoding, self._generator(epoch, index))
@@ -94,7 +94,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Epoch:
-    """How an epoch went: mean loss of its steps, what a test gave after it, weights at their limits."""
+    """The results of an epoch: the mean loss of its steps, the test after it, and weights at their limits."""
 
     number: int  # from 1
     loss: float
@@ -110,18 +110,18 @@ class Epoch:
 
     @property
     def tested(self) -> Tested | None:
-        """What a test gave after it; None where there was none."""
+        """The results of the test after it; None if there was none."""
         return None if self.accuracy is None and self.error is None else Tested(self.accuracy, self.error)
 
 
 @dataclass(frozen=True)
 class RunPosition:
-    """How far a run has come: epochs done, steps done of the one under way and the sum of their losses."""
+    """The progress of a run: epochs done, steps done of the one under way and the sum of their losses."""
 
     epoch: int
     step: int
     losses: float
-    before: float | None  # what a test gave before learning, None where the loss has no right answers
+    before: float | None  # accuracy before learning, None if the loss has no right answers
     saturated: float  # likewise
     record: tuple[Epoch, ...]
     error: float | None = None  # the mean loss of that test, where it is not of top-1
@@ -129,7 +129,7 @@ class RunPosition:
 
     @property
     def tests(self) -> tuple[Tested, ...]:
-        """What each test gave, the one before learning first."""
+        """The results of each test, the one before learning first."""
         after = (epoch.tested for epoch in self.record)
         return (Tested(self.before, self.error), *(tested for tested in after if tested))
 
@@ -152,7 +152,7 @@ class RunPosition:
 
 @dataclass(frozen=True)
 class LearningProgress:
-    """How many steps or tests of how many are done, the mean loss so far and the last finished epoch."""
+    """The steps or tests done so far, their mean loss and the last finished epoch."""
 
     doing: Literal["testing", "learning"]
     done: int

@@ -20,18 +20,18 @@ from smidgen.learning.checkpoint import (
     write_checkpoint,
 )
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
-from smidgen.learning.freezing import learned_graph
+from smidgen.learning.models import learned_graph
 from smidgen.learning.testing import Tested, check_labels, guess, label_of, measure
 from smidgen.ops.loss import Chance
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device, restart
 
 SAVE_STEPS = 1000  # steps between checkpoints within an epoch
-SATURATED = 0.05  # of the trained weights may come to their limits before it is said
+SATURATED = 0.05  # of the trained weights may come to their limits without a warning
 DIVERGED = 2.0  # times the loss of guessing
 HARDLY = 0.85  # the same, and more: hardly anything was learned
 UNLEARNED = 1.15  # the same of the first epoch: where little was learned, the rate was too high and not too low
-FEW_STEPS = 100  # of an epoch: of fewer, the mean loss says little about the rate
+FEW_STEPS = 100  # of an epoch: the mean loss of fewer is no evidence about the rate
 LIMIT = 127  # of a trained int8 weight
 ProgressCallback = Callable[[LearningProgress], None]
 
@@ -42,7 +42,7 @@ class LearningError(SmidgenError):
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What a run gave: its tests before and after every epoch, warnings, all state, and the model learned."""
+    """The results of a run: its tests before and after every epoch, warnings, all state, and the model learned."""
 
     name: str
     first: Tested  # before learning
@@ -87,10 +87,10 @@ def learn(
     """Run the course on the program's target.
 
     `checkpoint` is written after every epoch and every `save_steps` steps; `resume` is one to continue from, and
-    the run then ends as if it had never stopped. Where the course has another number of epochs than that of the
-    checkpoint, the rates of the epochs that are left are those of the course given. `stop` is asked after every step
-    and test: once it says so, the checkpoint is written and the run ends with KeyboardInterrupt. A loss that is not a
-    number stops the run; the last checkpoint stays. Tests take all cores of this machine, or so many `threads`.
+    the run then ends as if it had never stopped. If the course has another number of epochs than that of the
+    checkpoint, the remaining epochs take the rates of the course given. `stop` is called after every step and test:
+    once it returns True, the checkpoint is written and the run ends with KeyboardInterrupt. A loss that is not a number
+    stops the run; the last checkpoint stays. Tests take all cores of this machine, or `threads` of them.
     """
     training = program.training
     if training is None:
@@ -135,7 +135,7 @@ class _Run:
         self.course, self.position = fresh.course, fresh.position
 
     def start(self, found: Checkpoint | None) -> None:
-        """From the beginning, or from where a checkpoint was written."""
+        """Start from the beginning, or from a checkpoint."""
         if found is not None:
             self.device.restore(found.state)
             self.position = found.position
@@ -145,7 +145,7 @@ class _Run:
             self.position = replace(self.position, before=tested.accuracy, error=tested.error, saturated=share)
 
     def epoch(self) -> None:
-        """The steps of the epoch that are left, the test after it, and its checkpoint."""
+        """Run the remaining steps of the epoch, the test after it, and write its checkpoint."""
         train, number = self.data.train, self.position.epoch
         if self.position.step == 0:
             restart(self.device)
@@ -166,11 +166,11 @@ class _Run:
         self.save(self.position)
 
     def _order(self, epoch: int, count: int) -> Sequence[int]:
-        """Which sample each step takes; of a streaming network one after the other, as they follow each other."""
+        """Return the sample that each step takes; a streaming network takes them in their order."""
         return range(count) if self.device.graph.variables else self.course.order(epoch, count)
 
     def finish(self) -> None:
-        """The test after the last epoch, where the run was to have more of them and none was due after this one."""
+        """Test after the last epoch, if the run was longer before and no test was due after this epoch."""
         *before, last = self.position.record
         if last.tested is None:
             tested = self.test(last.number)
@@ -230,13 +230,13 @@ class _Run:
 
 
 def not_finite(state: Mapping[str, Array]) -> str | None:
-    """The first tensor of a state that holds a number that is not finite; None where there is none."""
+    """Return the first tensor of a state that holds a number that is not finite; None if all are."""
     found = (name for name, array in state.items() if array.dtype.kind == "f" and not np.isfinite(array).all())
     return next(found, None)
 
 
 def saturation(graph: Graph, state: Mapping[str, Array]) -> float:
-    """The share of the trained int8 weights that stand at their limits, ±127."""
+    """Return the share of the trained int8 weights that are at their limits, ±127."""
     variables = graph.variables
     weights = [state[v.name] for v in graph.updates if v.type.dtype == "int8" and v not in variables]
     at_limit = sum(int((np.abs(w.astype(np.int16)) >= LIMIT).sum()) for w in weights)
@@ -244,40 +244,40 @@ def saturation(graph: Graph, state: Mapping[str, Array]) -> float:
 
 
 def _warnings(position: RunPosition, course: Course, guessed: Chance, steps: int) -> tuple[str, ...]:
-    last, said = position.record[-1], []
+    last, messages = position.record[-1], []
     if last.saturated - position.saturated > SATURATED:
-        said.append(
-            f"{last.saturated:.1%} of the trained weights stand at their limits of ±127, {position.saturated:.1%} did "
+        messages.append(
+            f"{last.saturated:.1%} of the trained weights are at their limits of ±127, {position.saturated:.1%} were "
             f"before: updates saturate at a learning rate of {course.learning_rate:g}; lower it"
         )
     guessing, first, rate = guessed.loss, position.record[0], course.learning_rate
     beside = f"{guessed.text} {guessing:.4g}"
     if last.loss > DIVERGED * guessing:
-        said.append(
+        messages.append(
             f"the loss of the last epoch is {last.loss:.4g}, {beside}: learning diverges at a rate of {rate:g}; lower "
             "it"
         )
     elif steps >= FEW_STEPS and last.loss > HARDLY * guessing:
         high = first.loss > UNLEARNED * guessing
         what = "high; lower it" if high else f"low for {course.epochs} epochs; raise it, learn longer"
-        said.append(
+        messages.append(
             f"the loss of the first epoch is {first.loss:.4g} and of the last {last.loss:.4g}, {beside}: a learning "
             f"rate of {rate:g} looks too {what}, or let it be chosen"
         )
-    return tuple(said)
+    return tuple(messages)
 
 
 def check_course(course: Course, data: Data) -> None:
-    """Raise InputError where pictures would change and the maps that tell of their cells would not."""
+    """Raise InputError if pictures would be cropped or flipped but not the maps of their cells."""
     if data.label_kind == "maps" and course.augment is not None:
         raise InputError(
-            f"{data.name} tells a class for each cell of a picture, and random crops and flips would move what is in "
-            "them; give Course(augment=None)"
+            f"{data.name} has maps as labels, and random crops and flips would move the pictures but not the maps; "
+            "give Course(augment=None)"
         )
 
 
 def _read_matching(path: Path, fresh: Checkpoint, steps: int) -> Checkpoint:
-    """The checkpoint of this very run, or CheckpointError with what differs."""
+    """Return the checkpoint of this run; raise CheckpointError with the difference if it belongs to another."""
     found = read_checkpoint(path)
     if found.program != fresh.program:
         raise CheckpointError(f"{path} belongs to another program; compile the same model, scheme and options")
@@ -297,12 +297,12 @@ def _read_matching(path: Path, fresh: Checkpoint, steps: int) -> Checkpoint:
     if (begun := position.epoch + (position.step > 0)) > fresh.course.epochs:
         raise CheckpointError(
             f"{path} is in epoch {begun} of its run, which cannot end after {fresh.course.epochs}; ask for "
-            f"{begun} epochs or more, or begin anew"
+            f"{begun} epochs or more, or start again"
         )
     return replace(found, position=_as_if_asked(position, fresh.course))
 
 
 def _as_if_asked(position: RunPosition, course: Course) -> RunPosition:
-    """The position as a run of this course would have it: without tests that only another last epoch called for."""
+    """Return the position as a run of this course has it: without tests that only another last epoch called for."""
     record = (one if course.tests(one.number) else replace(one, accuracy=None) for one in position.record)
     return replace(position, record=tuple(record))

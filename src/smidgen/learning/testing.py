@@ -1,4 +1,4 @@
-"""How good a device is: the share of right answers, or the mean loss where a loss has none."""
+"""Tests of a device: the share of right answers, or the mean loss if a loss has none."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Roles, roles_of
 from smidgen.ops.loss import Chance
 from smidgen.ops.losses import LOSSES, loss_node, loss_of
-from smidgen.targets.device import Device, restart
-from smidgen.targets.sharing import FEWEST, share_out
+from smidgen.targets.device import FEWEST, Device, restart, share_out
 from smidgen.threads import threads_for
 
 Count = Callable[[int], None]
@@ -28,16 +27,16 @@ LEAST = 1e-12  # that a loss can be compared with: targets may all be the same
 
 @dataclass(frozen=True)
 class Tested:
-    """What a test gave: the share of right answers, where there are any, and unless it is top-1 the mean loss.
+    """The results of a test: the share of right answers, if there are any, and the mean loss unless it is top-1.
 
-    An answer is right where the largest of a cell's logits is its class, or where a logit that says yes is above 0.
+    An answer is right if the largest of a cell's logits is its class, or if a logit is above 0 exactly for yes.
     """
 
     accuracy: float | None
     error: float | None = None
 
     def fits(self, graph: Graph) -> bool:
-        """Whether a test of a program gives such figures."""
+        """Return whether a test of a program gives these figures."""
         judged = loss_of(graph).judged_by
         right, mean = judged != "error", judged != "top-1"
         return (self.accuracy is not None, self.error is not None) == (right, mean)
@@ -51,9 +50,9 @@ class Tested:
 def measure(
     device: Device, samples: Samples, on_progress: Count = lambda _: None, *, threads: int | None = None
 ) -> Tested:
-    """Test a device that learns with the samples, of a streaming network one stream; `on_progress` gets how many.
+    """Test a device that learns on the samples, a streaming network on one stream; `on_progress` gets how many.
 
-    Many samples are shared out among the cores of this machine, or so many threads, where the device runs on it.
+    Many samples are shared out among the cores of this machine, or `threads` of them, if the device runs on it.
     """
     restart(device)
     loss = loss_of(device.graph)
@@ -77,7 +76,7 @@ def measure(
 
 
 def top1(device: Device, samples: Samples, on_progress: Count = lambda _: None, *, threads: int | None = None) -> float:
-    """The share of images whose class the device predicts; `on_progress` gets how many were tried."""
+    """Return the share of images whose class the device predicts; `on_progress` gets how many were tried."""
     encoding = pixel_encoding(device.graph)
     predicted = _counted(
         device, lambda one, image: one.predict(as_input(image, encoding)), samples.images, threads, on_progress
@@ -92,7 +91,7 @@ def _counted(
     threads: int | None,
     on_progress: Count,
 ) -> list[Result]:
-    """function(device, item) of every item; `on_progress` gets how many are done."""
+    """Return function(device, item) of every item; `on_progress` gets how many are done."""
     found: list[Result] = []
     with closing(share_out(device, function, items, threads_for(len(items), FEWEST, threads))) as results:
         for result in results:
@@ -102,7 +101,7 @@ def _counted(
 
 
 def label_of(roles: Roles, samples: Samples, place: int) -> int | Array | None:
-    """Return a sample's label; None where the sample itself is the target."""
+    """Return a sample's label; None if the sample itself is the target."""
     return None if roles.label is None else samples.target(place)
 
 

@@ -1,12 +1,10 @@
 """A board at the end of a byte stream: frames, requests that are done once, and a device that survives a bad line."""
 
-from smidgen.link.connecting import connect, fitting_target, open_port
+from smidgen.link.connecting import LinkTarget, connect, fitting_target, open_port
 from smidgen.link.device import LinkedDevice
-from smidgen.link.errors import LinkError, Restarted
+from smidgen.link.frames import LinkError, Restarted, Stream
 from smidgen.link.keeping import load_file, load_there, replay_there, save_file, save_there
-from smidgen.link.lending import LinkTarget
 from smidgen.link.line import Hello, Line, Statistics, Timing
-from smidgen.link.streams import Stream
 
 __all__ = [
     "Hello",

@@ -1,15 +1,90 @@
-"""From a port's name to a device: a serial port, a program on this machine, or an emulated board."""
+"""Devices at the end of a stream: a program found there, and a target that lends it to all stages."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from smidgen.codegen import Sources
 from smidgen.errors import InputError
+from smidgen.ir import Array, Graph
 from smidgen.link.device import LinkedDevice
+from smidgen.link.frames import BAUD, ProcessStream, SerialStream, Stream
 from smidgen.link.line import Line, Timing
-from smidgen.link.streams import BAUD, ProcessStream, SerialStream, Stream
+from smidgen.memory import Plan
 from smidgen.pipeline import Program
-from smidgen.targets.device import Target
+from smidgen.targets.device import Device, Target
+
+
+class LinkTarget(Target):
+    """A target whose device runs already; programs are compiled as for the target given."""
+
+    def __init__(self, device: LinkedDevice, like: Target) -> None:
+        self.device, self._like = device, like
+
+    @property
+    def name(self) -> str:
+        return self.device.line.stream.name
+
+    @property
+    def frugal(self) -> bool:
+        return self._like.frugal
+
+    @property
+    def overhead(self) -> int:
+        return self._like.overhead
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return self._like.folders
+
+    def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
+        return self._like.project(graph, sources, fields)
+
+    def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
+        """It is there already."""
+
+    def start(self, graph: Graph, sources: Sources) -> LentDevice:
+        """Return the device, whatever the graph: one that only infers is asked of what the device has learned."""
+        return LentDevice(self.device, graph)
+
+
+class LentDevice(Device):
+    """A device that somebody else closes."""
+
+    def __init__(self, device: LinkedDevice, asked: Graph) -> None:
+        self._device, self._asked = device, asked
+        self.graph, self.learns = device.graph, device.learns
+
+    def run(self, *arrays: Array) -> tuple[Array, ...]:
+        """The outputs of a program that infers; of one that learns its scores, in their place in what is asked for."""
+        if not self.learns:
+            return self._device.run(*arrays)
+        self._device.predict(*arrays)
+        scores = self._device.output(self.graph.outputs.index(self.graph.scores))
+        return (scores,) * len(self._asked.outputs)
+
+    def predict(self, *arrays: Array) -> int:
+        return self._device.predict(*arrays)
+
+    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
+        return self._device.train(image, label, learning_rate)
+
+    def audio_features(self, samples: Array) -> Array:
+        return self._device.audio_features(samples)
+
+    def outputs(self) -> tuple[Array, ...]:
+        return self._device.outputs()
+
+    def state(self) -> dict[str, Array]:
+        return self._device.state()
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self._device.restore(state)
+
+    def close(self) -> None:
+        """Its line stays open."""
+
 
 EMULATED, PROCESS = "emulated:", "exec:"
 
@@ -49,7 +124,7 @@ def open_port(
     if port.startswith(EMULATED):
         if project is None:
             raise InputError(
-                f"{port} begins anew each time: there is nothing on it yet; train, test or predict with it, or give "
+                f"{port} starts over each time: there is nothing on it yet; train, test or predict with it, or give "
                 "--project"
             )
         return _with_project(port, project, flash)
@@ -60,11 +135,11 @@ def open_port(
 
 def _emulated(port: str, program: Program, flash: str | Path | None) -> Stream:
     """A board of that name with the program's own firmware, from reset on."""
-    from smidgen.targets.cortex_m import CortexM  # here, because an emulator takes a while to import
+    from smidgen.targets.firmware import BoardTarget  # here, because an emulator takes a while to import
     from smidgen.targets.lines import line_to
 
     name, target = port.removeprefix(EMULATED), program.target
-    if not isinstance(target, CortexM) or target.board.name != name:
+    if not isinstance(target, BoardTarget) or target.board.name != name:
         raise InputError(f"{port} runs programs for {name}, this one is for {program.target.name}; compile it for it")
     firmware = target.linked(program.graph, program.sources)
     return line_to(port, target, firmware, None if flash is None else Path(flash))
@@ -72,8 +147,7 @@ def _emulated(port: str, program: Program, flash: str | Path | None) -> Stream:
 
 def _with_project(port: str, folder: str | Path, flash: str | Path | None) -> Stream:
     """A board of that name with the firmware of a project."""
-    from smidgen.targets.lines import line_to
-    from smidgen.targets.projects import read_project
+    from smidgen.targets.lines import line_to, read_project
 
     project = read_project(Path(folder), port.removeprefix(EMULATED))
     return line_to(port, project.target, project.build(), None if flash is None else Path(flash))
@@ -86,6 +160,6 @@ def fitting_target(port: str, project: str | Path | None = None) -> str | Target
     name = port.removeprefix(EMULATED)
     if project is None:
         return name
-    from smidgen.targets.projects import read_project
+    from smidgen.targets.lines import read_project
 
     return read_project(Path(project), name).target

@@ -12,13 +12,12 @@ from typing import TypeVar
 import numpy as np
 
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Value, check_inputs
-from smidgen.ir.fingerprint import fingerprint
-from smidgen.link.errors import BoardFailed, LinkError, Restarted
-from smidgen.link.frames import Command
+from smidgen.ir import Array, Graph, check_inputs
+from smidgen.ir.text import fingerprint
+from smidgen.link.frames import BoardFailed, Command, LinkError, Restarted
 from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics
-from smidgen.memory import state_bytes, state_offsets
-from smidgen.targets.device import Device, check_state, check_step
+from smidgen.memory import state_bytes
+from smidgen.targets.device import Device, check_step, read_state, state_block, tensor
 
 REMEMBERED = 1000  # steps that are kept to be done again, at most: then a copy of the state is taken instead
 RESTARTS = 5  # in a row, after which a board is given up
@@ -27,10 +26,10 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class _Step:
-    """What a board did that changed it: a step, or without a rate an image of a stream that was run."""
+    """An action that changed a board: a step, or without a rate an image of a stream that was run."""
 
     image: bytes
-    told: bytes = b""
+    label: bytes = b""
     rate: float | None = None
     gave: float = 0.0  # the loss, or the class
 
@@ -43,7 +42,7 @@ class LinkedDevice(Device):
     """
 
     def __init__(self, graph: Graph, line: Line, save_every: int = 0) -> None:
-        """LinkError where the board runs another program; it is asked to save every so many steps, 0 for never."""
+        """LinkError where the board runs another program; it saves after every `save_every` steps, 0 for never."""
         self.graph, self.learns, self.line = graph, graph.roles is not None, line
         self.restarts, self.save_every, self.keeps = 0, save_every, True
         self._unsaved = 0  # steps
@@ -61,7 +60,6 @@ class LinkedDevice(Device):
         return self.outputs()
 
     def predict(self, *arrays: Array) -> int:
-        """The index of the largest element of output 0, or of the logits of a program that learns."""
         step = _Step(self._image(arrays))
         best = self._surviving(lambda: self._do(step))
         self._shown = step
@@ -70,40 +68,32 @@ class LinkedDevice(Device):
         return int(best)
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        """One step of a program that learns; the loss before it."""
-        told = check_step(self, label, learning_rate)
-        step = _Step(self._image((image,)), b"" if told is None else told.tobytes(), learning_rate)
+        given = check_step(self, label, learning_rate)
+        step = _Step(self._image((image,)), b"" if given is None else given.tobytes(), learning_rate)
         loss = self._surviving(lambda: self._do(step))
         self._shown = None
         self._note(replace(step, gave=loss))
         return loss
 
-    def hear(self, samples: Array) -> Array:
+    def audio_features(self, samples: Array) -> Array:
         """A link hands over what a network reads, and no sound."""
         raise InputError("a link takes a network's input, not sound; give the board a microphone")
 
     def outputs(self) -> tuple[Array, ...]:
-        """The outputs of the last run or step."""
         return tuple(self.output(i) for i in range(len(self.graph.outputs)))
 
     def output(self, index: int) -> Array:
         """One of them."""
         value = self.graph.outputs[index]
         take = partial(self.line.take, Command.OUTPUT, value.type.bytes, bytes([index]))
-        return _tensor(value, self._surviving(take), 0)
+        return tensor(value, self._surviving(take))
 
     def state(self) -> dict[str, Array]:
-        """A copy of all that outlives a run, by name."""
         self._remember(self._surviving(self._read_state))
-        return {v.name: _tensor(v, self._copy, at) for v, at in state_offsets(self.graph).items()}
+        return read_state(self.graph, self._copy)
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Put back what `state` gave."""
-        check_state(self.graph, state)
-        block: Array = np.zeros(state_bytes(self.graph), np.uint8)
-        for v, at in state_offsets(self.graph).items():
-            block[at : at + v.type.bytes] = np.ascontiguousarray(state[v.name]).reshape(-1).view(np.uint8)
-        self._remember(block.tobytes())
+        self._remember(state_block(self.graph, state))
         self._surviving(lambda: self._write_state(self._copy))
 
     def save(self) -> None:
@@ -137,7 +127,7 @@ class LinkedDevice(Device):
         self._shown = None
 
     def statistics(self) -> Statistics:
-        """What the board counted since it started."""
+        """Return the board's counts since it started."""
         return self._surviving(self.line.statistics)
 
     def close(self) -> None:
@@ -150,7 +140,7 @@ class LinkedDevice(Device):
             raise LinkError(
                 f"{self.line.stream.name} runs another program: its fingerprint is {hello.fingerprint}, that of "
                 f"{graph.name} with these options {expected}; give the model, scheme and options that it was compiled "
-                "from, or flash it anew"
+                "from, or flash it again"
             )
         return hello
 
@@ -184,7 +174,7 @@ class LinkedDevice(Device):
         if struct.pack("<d", gave) != struct.pack("<d", step.gave):
             raise LinkError(
                 f"{self.line.stream.name} restarted, and a step that was taken before now gives {gave:g}, not "
-                f"{step.gave:g}: its memory or its program has changed; flash it anew"
+                f"{step.gave:g}: its memory or its program has changed; flash it again"
             )
 
     def _note(self, step: _Step) -> None:
@@ -207,8 +197,8 @@ class LinkedDevice(Device):
         return np.ascontiguousarray(arrays[0]).tobytes()
 
     def _do(self, step: _Step) -> float:
-        if step.told:
-            self.line.put(Command.LABEL, step.told)
+        if step.label:
+            self.line.put(Command.LABEL, step.label)
         (best,) = self.line.read(CODE, Command.ROWS, self.line.put(Command.ROWS, step.image))
         if step.rate is None:
             return float(best)
@@ -226,7 +216,3 @@ class LinkedDevice(Device):
     def _write_state(self, state: bytes) -> None:
         self.line.put(Command.WRITE, state)
         self.line.ask(Command.ADOPT, struct.pack("<I", zlib.crc32(state)))
-
-
-def _tensor(value: Value, data: bytes, at: int) -> Array:
-    return np.frombuffer(data, value.type.dtype, value.type.size, at).reshape(value.type.shape).copy()

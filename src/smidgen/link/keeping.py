@@ -1,4 +1,4 @@
-"""What a board learned as a file, and what it kept to learn from again: asked for without its model."""
+"""A board's learned state as a file, and the examples it kept: read and used without its model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 from smidgen.data.files import read_whole, write_whole
 from smidgen.errors import InputError
-from smidgen.link.errors import BoardFailed, LinkError, Restarted
-from smidgen.link.frames import Command
+from smidgen.link.frames import BoardFailed, Command, LinkError, Restarted
 from smidgen.link.line import Hello, Line
 
 HEAD = struct.Struct("<IIII")  # the fingerprint's first 64 bits, bytes of state, Adler-32
@@ -74,7 +73,7 @@ def load_there(line: Line) -> Hello:
 
 
 def replay_there(line: Line, steps: int, rate: float, on_step: Callable[[float], None] | None = None) -> Hello:
-    """Let a board learn from so many examples that it kept; each loss as it comes.
+    """Let a board learn from a number of examples that it kept; yields each loss.
 
     Which examples it takes is the board's to choose: where it restarts meanwhile, what it had not saved is gone.
     """

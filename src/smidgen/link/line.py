@@ -9,10 +9,19 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from smidgen.link.errors import BoardFailed, LinkError, Restarted
-from smidgen.link.frames import Answer, Command, Frames, Status, read_answer, request_frame
-from smidgen.link.streams import Stream
-from smidgen.targets.store import store_words
+from smidgen.link.frames import (
+    Answer,
+    BoardFailed,
+    Command,
+    Frames,
+    LinkError,
+    Restarted,
+    Status,
+    Stream,
+    read_answer,
+    request_frame,
+)
+from smidgen.targets.flash import store_words
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
@@ -46,7 +55,7 @@ class Hello:
     fingerprint: str  # the first 64 bits, in hexadecimal
     state_bytes: int
     image_bytes: int
-    told_bytes: int
+    label_bytes: int
     state_sum: int
     steps: int  # since it started
     boot: int
@@ -54,7 +63,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a board counted since it started."""
+    """Counts of a board since it started."""
 
     steps: int
     runs: int
@@ -91,23 +100,23 @@ class Line:
         self._boot, first = None, self.sent == 0
         self._session, self._number = secrets.randbits(32), secrets.randbits(16)
         answer = self._exchange(Command.HELLO, struct.pack("<I", secrets.randbits(32)), first)
-        version, piece, high, low, state, image, told, held, steps = self.read(HELLO, Command.HELLO, answer.data)
+        version, piece, high, low, state, image, label, held, steps = self.read(HELLO, Command.HELLO, answer.data)
         if version != VERSION:
             raise LinkError(
                 f"{self.stream.name} speaks version {version} of the link, this Smidgen {VERSION}; compile and flash "
-                "it anew"
+                "it again"
             )
         if piece < LEAST_PIECE:
             raise LinkError(
                 f"{self.stream.name} takes pieces of {piece} bytes, a link has at least {LEAST_PIECE}; compile and "
-                "flash it anew"
+                "flash it again"
             )
         self._boot = answer.boot
         self._most = self.piece = piece
-        return Hello(version, piece, f"{high:08x}{low:08x}", state, image, told, held, steps, answer.boot)
+        return Hello(version, piece, f"{high:08x}{low:08x}", state, image, label, held, steps, answer.boot)
 
     def ask(self, command: Command, data: bytes = b"") -> bytes:
-        """What a board answers to a request, which it does once however often it has to be sent."""
+        """Return a board's answer to a request, which it does once however often it has to be sent."""
         answer = self._exchange(command, data)
         if answer.status == Status.DONE:
             return answer.data
@@ -116,10 +125,10 @@ class Line:
             raise LinkError(f"{what} is not in this program")
         if answer.status == Status.FAILED:
             (code,) = self.read(CODE, command, answer.data)
-            says = store_words(code)
-            told = f" (a store says by that: it {says})" if says else ""
+            meaning = store_words(code)
+            reason = f" (of a store that means: it {meaning})" if meaning else ""
             way = f": {WAYS_OUT[command]}" if command in WAYS_OUT else ""
-            raise BoardFailed(f"{what} failed on the board, its function gave {code}{told}{way}")
+            raise BoardFailed(f"{what} failed on the board, its function gave {code}{reason}{way}")
         if answer.status == Status.DISORDER:
             raise LinkError(f"{what} was answered out of order: another program writes to this port; end it")
         raise LinkError(f"{what} was refused: the board is not ready for it, or the data does not fit its program")
@@ -129,12 +138,12 @@ class Line:
         if len(data) != layout.size:
             raise LinkError(
                 f"{self.stream.name} answers {command.name.lower()} with {len(data)} bytes, not {layout.size}; it was "
-                "compiled by another version of Smidgen: compile and flash it anew"
+                "compiled by another version of Smidgen: compile and flash it again"
             )
         return layout.unpack(data)
 
     def statistics(self) -> Statistics:
-        """What the board counted since it started."""
+        """Return the board's counts since it started."""
         *counts, loss, mean = self.read(STATISTICS, Command.STATISTICS, self.ask(Command.STATISTICS))
         return Statistics(*counts, *(one if math.isfinite(one) else None for one in (loss, mean)))
 

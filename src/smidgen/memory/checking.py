@@ -1,8 +1,8 @@
 """The check of a plan, which shares no rule with what made it and always runs.
 
-The program is run on an arena in which every byte says what it holds: a byte of some value, or nothing of use. Each
-kernel call must find the bytes it reads, whole tensors or the rows of its window, and must not write over what it is
-reading. Windows are taken from the numbers that the C kernels are handed; lifetimes are not looked at.
+The program is run on an arena in which every byte is marked with what it holds: a byte of some value, or nothing of
+use. Each kernel call must find the bytes it reads, whole tensors or the rows of its window, and must not write over
+what it is reading. Windows are taken from the numbers that the C kernels are handed; lifetimes are not looked at.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Value, memory_read, virtual_sources
-from smidgen.memory.layout import Buffer, Plan
+from smidgen.memory.layout import Buffer, Plan, Working
 from smidgen.memory.rows import WHOLE, Cut, Group, Schedule
-from smidgen.memory.working import Working
 
 WORD = 4  # bytes: what every buffer's place is a multiple of
 LOST = -1  # what a byte holds that nobody may read
@@ -26,16 +25,16 @@ def check(graph: Graph, plan: Plan, schedule: Schedule = WHOLE, *, working: Work
     """Raise PlanError unless the plan is sound and running the graph on it reads only what was meant."""
     check_apart(plan)
     _check_schedule(graph, schedule)
-    _Run(graph, plan, schedule, working).run()
+    _ArenaRun(graph, plan, schedule, working).run()
     if schedule.cut is not None:
         _check_cut(graph, schedule)
-        _Run(graph, plan, schedule, working).run(schedule.cut)
+        _ArenaRun(graph, plan, schedule, working).run(schedule.cut)
 
 
 def check_apart(plan: Plan) -> None:
     """Raise PlanError unless buffers alive together lie apart, each aligned and inside the arena.
 
-    Of a pair that is meant to overlap, only the run can tell whether it may.
+    Of a pair that is meant to overlap, only the run can show whether it may.
     """
     if len(plan.buffers) != len(plan.offsets):
         raise PlanError(f"the plan has {len(plan.buffers)} buffers and {len(plan.offsets)} offsets")
@@ -53,7 +52,7 @@ def check_apart(plan: Plan) -> None:
 
 
 def _meant(consumed: Buffer, made: Buffer) -> bool:
-    """Whether one buffer's map grows into the other's place."""
+    """Return whether one buffer's map grows into the other's place."""
     return consumed.overlap is not None and consumed.overlap.made in made.values
 
 
@@ -70,7 +69,7 @@ def _check_schedule(graph: Graph, schedule: Schedule) -> None:
 
 
 def _check_cut(graph: Graph, schedule: Schedule) -> None:
-    """What is before a cut reads nothing that learns, and no group is divided by it."""
+    """Check that nodes before a cut read nothing that learns, and no group is divided by it."""
     at, learned = schedule.cut.at if schedule.cut else 0, {*graph.state}
     for node in graph.nodes[:at]:
         if any(v in learned for v in node.ins):
@@ -103,7 +102,7 @@ def _check_order(graph: Graph, group: Group, streamed: bool) -> None:
 
 
 def _rows_of(node: Node) -> int:
-    """How many rows a node computes one by one; an error where it cannot."""
+    """Return how many rows a node computes one by one; an error where it cannot."""
     shape = node.outs[0].type.shape
     by_rows = (node.op.spatial or node.op.elementwise) and len(node.outs) == 1 and len(shape) == 4 and shape[0] == 1
     if not by_rows:
@@ -124,7 +123,7 @@ class _Part:
         return self.low < other.high and other.low < self.high
 
 
-class _Run:
+class _ArenaRun:
     """A program at work. Every byte of the arena holds the number of a byte of some value, or LOST."""
 
     def __init__(self, graph: Graph, plan: Plan, schedule: Schedule, working: Working) -> None:
@@ -157,7 +156,7 @@ class _Run:
         self.total += value.type.bytes
 
     def run(self, cut: Cut | None = None) -> None:
-        """A run of the program; from a cut on, with nothing in the arena but the latent and what a step is told."""
+        """A run of the program; from a cut on, with nothing in the arena but the latent and the step's other inputs."""
         given = self.graph.inputs[1 if cut or self.schedule.streamed_input else 0 :]
         inputs = [self._whole(value) for value in (*given, *(cut.latent if cut else ()))]
         for part in inputs:
@@ -272,7 +271,7 @@ class _Run:
             self._kernel(node, read, [self._row(node.outs[0], row)], self._working(group.first + index, by_row=True))
 
     def _rows_read(self, node: Node, window: _Window | None, row: int) -> Iterator[_Part]:
-        """What a kernel reads for one output row: rows of maps, and whatever else it is handed, whole."""
+        """Yield what a kernel reads for one output row: rows of maps, and whatever else it is handed, whole."""
         out = node.outs[0].type
         for index, value in enumerate(node.ins):
             by_rows = index == 0 if window is not None else value.type.shape == out.shape
@@ -291,7 +290,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Window:
-    """Taps of a kernel along the height of its input, as the C kernel is told of them."""
+    """Taps of a kernel along the height of its input, as the C kernel gets them."""
 
     taps: int
     stride: int
@@ -308,6 +307,6 @@ def _window(node: Node) -> _Window | None:
     """A spatial kernel's window; None for a node that works element by element."""
     if not node.op.spatial:
         return None
-    told = node.op.params(node)
-    numbers = (told[name] for name in ("k_h", "stride_h", "pad_h", "dilation_h", "x_h"))
+    params = node.op.params(node)
+    numbers = (params[name] for name in ("k_h", "stride_h", "pad_h", "dilation_h", "x_h"))
     return _Window(*(int(number) for number in numbers))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from smidgen.ir import Graph, Node, Value
-from smidgen.memory.layout import padded
-from smidgen.memory.lives import lifetimes, roots_of
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Overlap, padded
+from smidgen.memory.planner import lifetimes, roots_of
 from smidgen.memory.rows import Group, Turns, height, maps, row_bytes, streamable
 
 IMAGE = -1  # in an order: the next row of the image
@@ -83,7 +82,7 @@ def _consumed(graph: Graph, first: int, end: int, rings: Mapping[Value, int]) ->
 
 
 def _distance(nodes: tuple[Node, ...], order: tuple[int, ...], consumed: Value, made: Value) -> int:
-    """How far, at most, what is written of one map is ahead of the oldest row still to be read of the other."""
+    """Return how far, at most, what is written of one map is ahead of the oldest row still to be read of the other."""
     turns = Turns(nodes, {consumed: IMAGE})
     ahead = 0
     for index in (index for index in order if index >= 0):

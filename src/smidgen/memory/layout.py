@@ -1,13 +1,29 @@
-"""What a plan is: buffers with their lifetimes, and where each of them begins."""
+"""The data of a plan: buffers with their lifetimes, where each of them begins, and the block of state beside them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from smidgen.ir import Value
-from smidgen.memory.overlap import Overlap
+from smidgen.ir import Graph, Node, Value
+
+Thing = TypeVar("Thing")  # a value of a graph, or the index of an item to pack
+
+
+@dataclass(frozen=True)
+class Overlap(Generic[Thing]):
+    """A pair that shares memory: the consumed one begins `distance` bytes above the made one, which grows into it."""
+
+    consumed: Thing
+    made: Thing
+    distance: int  # bytes, less than the thing made is long
+
+
+# Bytes of working memory that the target's kernel of a node needs; the flag: where it computes one row per call.
+Working = Callable[[Node, bool], int]
+
 
 ALIGNMENT = 4  # bytes: a word, whatever a tensor's elements are
 
@@ -101,3 +117,18 @@ def loads(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int]]:
 def most(buffers: Iterable[Buffer]) -> int:
     """The most bytes alive at one node."""
     return max((load for _, load in loads(buffers)), default=0)
+
+
+def state_offsets(graph: Graph) -> dict[Value, int]:
+    """Return the offset of each state value in the block of state: in order, aligned to its own elements or better."""
+    offsets: dict[Value, int] = {}
+    at = 0
+    for value in graph.state:
+        offsets[value] = at
+        at += padded(value.type.bytes)
+    return offsets
+
+
+def state_bytes(graph: Graph) -> int:
+    """Bytes of the block of state."""
+    return sum(padded(value.type.bytes) for value in graph.state)

@@ -12,9 +12,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from smidgen.ir import Graph, Value, memory_read, verify, virtual_sources
-from smidgen.memory.layout import padded
-from smidgen.memory.lives import Life, lifetimes, loads_of, roots_of
-from smidgen.memory.working import Working
+from smidgen.memory.layout import Working, padded
+from smidgen.memory.planner import Life, lifetimes, loads_of, roots_of
 
 STRETCH, STEP = 32, 16  # nodes ordered at once, and from one stretch to the next
 STATES = 32  # of the search: sets of nodes done that are followed up, the best ones
@@ -22,7 +21,7 @@ ROUNDS = 3  # over the whole graph, while it gains
 
 
 def candidates(graph: Graph, *, working: Working) -> tuple[Graph, ...]:
-    """The graph as it is and, where there is one, in an order that promises less: the planned peak decides."""
+    """Return the graph and, where there is one, an order of it that promises less: the planned peak decides."""
     better = reorder(graph, working=working)
     return (graph,) if better is graph else (graph, better)
 
@@ -102,7 +101,7 @@ class _State(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """What it takes to run a node: those it follows, as bits; its bytes; what it may be the last to read."""
+    """The cost of running a node: those it follows, as bits; its bytes; what it may be the last to read."""
 
     bit: int
     follows: int

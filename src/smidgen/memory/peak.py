@@ -1,4 +1,4 @@
-"""What an arena holds at its peak: parts that add up to it, with what shares memory and what lies unused."""
+"""Contents of an arena at its peak: parts that add up to it, shared and unused bytes included."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ from dataclasses import dataclass
 from smidgen.memory.layout import Plan, loads, shared
 
 SHOWN = 4  # parts by name; the others are added up
+
+
+@dataclass(frozen=True)
+class Sram:
+    """Bytes of SRAM in use on a board."""
+
+    arena: int
+    state: int
+    other: int  # static data of start-up, of the program and of the line to the host
+    stack: int  # at its deepest so far
+    stack_bound: int  # which no run exceeds: every frame of the program, along its deepest calls
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return self.arena + self.state + self.other + self.stack
 
 
 @dataclass(frozen=True)

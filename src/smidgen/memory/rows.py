@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from smidgen.ir import Node, Value
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Overlap
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a step divides: nodes before `at` never change, and all that the others read of them is the latent."""
+    """The division of a step: nodes before `at` never change, and all that the others read of them is the latent."""
 
     at: int
     latent: tuple[Value, ...]
@@ -54,7 +54,7 @@ class Schedule:
         return (index, index + 1) if group is None else (group.first, group.end)
 
     def streams(self, index: int) -> bool:
-        """Whether a node runs row by row."""
+        """Return whether a node runs row by row."""
         return any(group.first <= index < group.end for group in self.groups)
 
     def rows(self, value: Value) -> int | None:
@@ -81,7 +81,7 @@ def row_bytes(value: Value) -> int:
 
 
 def streamable(node: Node) -> bool:
-    """Whether a node computes a map row by row from maps."""
+    """Return whether a node computes a map row by row from maps."""
     op, shapes = node.op, [v.type.shape for v in (node.ins[0], *node.outs)]
     if len(node.outs) != 1 or any(len(s) != 4 or s[0] != 1 for s in shapes):
         return False
@@ -108,7 +108,7 @@ class Reading:
 
 
 def reading(node: Node) -> Reading:
-    """What a streamable node reads; a row computed from padding alone reads none."""
+    """Return what a streamable node reads; a row computed from padding alone reads none."""
     rows, there = height(node.out), height(maps(node)[0])
     if node.op.spatial:
         window = node.op.row_window(node)

@@ -1,4 +1,4 @@
-"""What a group of nodes would hold, told without building it: from segments between places that a single map crosses.
+"""Estimates of what a group of nodes would hold, from segments between places that a single map crosses.
 
 Rows are asked for on demand, and across such a place only rows of one map are, one after another. So what happens in a
 segment depends on nothing but how many rows of the map that leaves it are asked for: rings are found once per segment,
@@ -17,11 +17,9 @@ import numpy as np
 
 from smidgen.ir import Array, Graph, Value
 from smidgen.memory.grouping import shared_bytes, whole_reads
-from smidgen.memory.layout import padded
-from smidgen.memory.lives import Life, lifetimes
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Overlap, Working, padded
+from smidgen.memory.planner import Life, lifetimes
 from smidgen.memory.rows import Turns, height, maps, row_bytes, streamable
-from smidgen.memory.working import Working
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Estimate:
 
     first: int
     end: int
-    alive: int  # every map in a place of its own
+    alive: int  # every map in its own place
     shared: int  # bytes that two maps have in common, where they overlap
     rings: int  # bytes of ring buffers and working memory: any longer group with this end has as many
 
@@ -137,7 +135,7 @@ class Segments:
         return joined, self._shared(first, end, flow, tail)
 
     def _divides(self, boundary: int, first: int, end: int) -> bool:
-        """Whether the map that crosses a boundary is made and consumed in the group."""
+        """Return whether the map that crosses a boundary is made and consumed in the group."""
         start, over = self.lives[self.boundaries[boundary]]
         return start >= first and over <= end
 
@@ -206,7 +204,7 @@ def _made_at(entering: Value, flow: _Flow, tail: _Tail | None) -> dict[Value, Ar
 
 
 def _note(flow: _Flow, turns: Turns, sources: Mapping[Value, int], made: Value, first_phase: bool) -> None:
-    """Where the sources are when a map that the group keeps gets its next row."""
+    """Note where the sources are when a map that the group keeps gets its next row."""
     for source, index in sources.items():
         flow.oldest_at.setdefault((source, made), []).append(_oldest(turns, source, index))
         rows = flow.made_at.setdefault((source, made), [])
@@ -215,7 +213,7 @@ def _note(flow: _Flow, turns: Turns, sources: Mapping[Value, int], made: Value, 
 
 
 def _note_lead(flow: _Flow, turns: Turns, sources: Mapping[Value, int], lead: int) -> None:
-    """Where the sources are when so many rows of the lead are done and no more are asked for."""
+    """Note where the sources are when these rows of the lead are done and no more are asked for."""
     for source, index in sources.items():
         made = flow.made_after.setdefault(source, [])
         if len(made) == turns.done[lead]:
@@ -229,7 +227,7 @@ def _oldest(turns: Turns, source: Value, index: int) -> int:
 
 
 def _distance(consumed: Value, made: Value, oldest: Array) -> int:
-    """How far, at most, what is written of one map is ahead of the oldest row still to be read of the other."""
+    """Return how far, at most, what is written of one map is ahead of the oldest row still to be read of the other."""
     written = np.arange(1, len(oldest) + 1) * row_bytes(made)
     ahead = np.where(oldest < height(consumed), written - oldest * row_bytes(consumed), 0)
     return max(0, int(ahead.max(initial=0)))
@@ -240,7 +238,7 @@ def _ring_bytes(value: Value, rows: int) -> int:
 
 
 def _reach(graph: Graph, lives: Mapping[Value, Life]) -> int:
-    """How many nodes can run row by row before the first that cannot."""
+    """Return how many nodes can run row by row before the first that cannot."""
     fits = (streamable(node) and node.out in lives for node in graph.nodes)
     return next((i for i, fit in enumerate(fits) if not fit), len(graph.nodes))
 

@@ -1,26 +1,29 @@
-"""Whether to stream, and how far: the groups under which the fewest bytes are alive at once."""
+"""The groups to stream, under which the fewest bytes are alive at once, and the cut of a step for replay.
+
+A step is cut so that what its frozen front makes of an image, the latent, can stand for the image.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from smidgen.errors import StreamError
-from smidgen.ir import Graph
+from smidgen.errors import InputError, StreamError
+from smidgen.ir import Graph, Value, memory_read, virtual_sources
+from smidgen.ir.graph import refuse_variables
+from smidgen.ir.rewriting import prune
 from smidgen.memory.grouping import stream
-from smidgen.memory.layout import Plan, most
-from smidgen.memory.lives import buffers, loads_of
-from smidgen.memory.planning import packed
+from smidgen.memory.layout import Plan, Working, most
+from smidgen.memory.planner import buffers, loads_of, packed, roots_of
 from smidgen.memory.rows import WHOLE, Cut, Schedule
 from smidgen.memory.segments import Segments
-from smidgen.memory.working import Working
 
 Cost = tuple[int, int]  # bytes alive at the peak, then nodes streamed: streaming that gains nothing is not worth it
 Spans = tuple[tuple[int, int], ...]  # the nodes [first, end) of each group
 
 
 @dataclass(frozen=True)
-class Layout:
+class PlannedSchedule:
     """A graph in an order, what of it is streamed, and where everything lies."""
 
     graph: Graph
@@ -32,12 +35,14 @@ class Layout:
         return self.plan.peak
 
 
-def lay_out(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> Layout:
+def lay_out(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> PlannedSchedule:
     """The plan of a schedule."""
-    return Layout(graph, schedule, packed(buffers(graph, schedule, working=working)))
+    return PlannedSchedule(graph, schedule, packed(buffers(graph, schedule, working=working)))
 
 
-def stream_rows(graph: Graph, streamed_input: bool = False, *, working: Working, where: Cut | None = None) -> Layout:
+def stream_rows(
+    graph: Graph, streamed_input: bool = False, *, working: Working, where: Cut | None = None
+) -> PlannedSchedule:
     """The best schedule and its plan, in which maps overlap only if that lowers the peak; no group lies over a cut."""
     segments = _segments(graph, streamed_input, working)
     layout = lay_out(graph, _choose(graph, segments, working, overlaps=True, where=where), working=working)
@@ -53,7 +58,7 @@ def choose(graph: Graph, streamed_input: bool = False, overlaps: bool = True, *,
 
 
 def streams_input(graph: Graph, working: Working) -> bool:
-    """Whether a graph can take its image row by row; not where its first layer needs it whole, as a dense one does."""
+    """Return whether a graph can take its image row by row; a first layer such as a dense one needs it whole."""
     return Segments(graph, True, working).reach > 0
 
 
@@ -110,5 +115,53 @@ def _read_again(graph: Graph) -> str:
     reader = next(node for node in reversed(graph.nodes) if graph.image in node.ins)
     return (
         f"the image of {graph.name} cannot be streamed: %{reader.outs[0].name} reads it again, after the first "
-        "layers; hold it whole, or let the layer that reads it stay as it is"
+        "layers; hold it whole, or leave the layer that reads it unchanged"
     )
+
+
+def cut(graph: Graph, streamed_input: bool = False) -> Cut:
+    """The cut with the fewest bytes at or before the first node that reads what learns; of several, the last.
+
+    Where even the first layer learns the latent is the image, which then has to lie in memory.
+    """
+    if graph.roles is None:
+        raise InputError(f"{graph.name} is compiled without a scheme: there is nothing to replay; name one")
+    refuse_variables(graph, "replay")
+    cuts = [Cut(at, crossing(graph, at)) for at in range(_first_learned(graph) + 1)]
+    if streamed_input:
+        cuts = [one for one in cuts if graph.image not in one.latent]
+    if not cuts:
+        raise StreamError(
+            f"the first layer of {graph.name} learns, and so its image is what is replayed, and cannot be streamed; "
+            "hold it whole, or freeze the first layers"
+        )
+    return min(cuts, key=lambda one: (one.bytes, -one.at))
+
+
+def crossing(graph: Graph, at: int) -> tuple[Value, ...]:
+    """Return what nodes from `at` on read of the image and of the nodes before, each piece of memory once."""
+    roots, sources = roots_of(graph), virtual_sources(graph)
+    made = {graph.image, *(v for node in graph.nodes[:at] for v in node.outs)}
+    read = [v for node in graph.nodes[at:] for v in memory_read(node, sources)]
+    found: dict[Value, Value] = {}
+    for value in (*read, *graph.outputs):
+        if value in made and value in roots:
+            found.setdefault(roots[value], value)
+    return tuple(found.values())
+
+
+def front(graph: Graph, where: Cut) -> Graph:
+    """The graph from the image to the latent: programs with the same one understand each other's latents."""
+    nodes = graph.nodes[: where.at]
+    return prune(
+        Graph((graph.image,), where.latent, nodes, graph.constants, graph.name, preprocessing=graph.preprocessing)
+    )
+
+
+def _first_learned(graph: Graph) -> int:
+    """The first node that computes with state."""
+    sources = virtual_sources(graph)
+    for index, node in enumerate(graph.nodes):
+        if not node.op.view and any(v in graph.state for v in memory_read(node, sources)):
+            return index
+    raise InputError(f"nothing of {graph.name} learns: there is nothing to replay")

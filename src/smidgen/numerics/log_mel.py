@@ -1,6 +1,6 @@
 """Sound → features in integers, the same bytes as the C: tables by which it is done, and the steps in order.
 
-`docs/internals/audio.md` says what each step computes and how far it is from the definition in real numbers.
+`docs/internals/audio.md` states what each step computes and how far it is from the definition in real numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUM_BITS = SAMPLE_BITS + WINDOW_BITS + WEIGHT_BITS + 1
 
 @dataclass(frozen=True, eq=False)
 class LogMelTables:
-    """What the arithmetic looks up, as it stands in flash."""
+    """The tables that the arithmetic looks up, laid out as in flash."""
 
     hann: Array  # int32 [window / 2 + 1]: the curve up to its middle, from where it falls as it rose
     turns: Array  # int32 [size / 2, 2]: cosine and sine of −2πk / size
@@ -70,7 +70,7 @@ def log_mel_tables(spec: LogMel) -> LogMelTables:
 
 
 def triangles(spec: LogMel) -> Array:
-    """How much each bin of the transform counts in each band, by the definition: [bands, size / 2]."""
+    """Return how much each bin of the transform counts in each band, by the definition: [bands, size / 2]."""
     ends = _mel(np.array((spec.low, spec.high)))
     edges = np.linspace(float(ends[0]), float(ends[1]), spec.bands + 2)
     mel = _mel(np.arange(spec.size // 2) * spec.rate / spec.size)
@@ -91,13 +91,13 @@ def _rounded(numbers: Array, bits: int) -> Array:
 
 
 def unit(spec: LogMel) -> float:
-    """What 1 in the sums of `feature_sums` stands for."""
+    """Return the real number that 1 in the sums of `feature_sums` stands for."""
     dct = math.sqrt(2 / spec.bands) / (1 << MIX_BITS) if spec.coefficients else 1.0
     return math.log(2) * dct / (1 << LOG_BITS)
 
 
 def scaling(spec: LogMel, type: Type) -> Scaling:
-    """How the sums of a front end become a model's int8 input."""
+    """Return how the sums of a front end become a model's int8 input."""
     factor = unit(spec) / type.scale
     fraction, exponent = math.frexp(factor)
     multiplier, shift = round(fraction * 2**16), 16 - exponent
@@ -141,7 +141,7 @@ def _windowed(frames: Array, tables: LogMelTables, size: int) -> tuple[Array, Ar
 def _magnitudes(x: Array, turns: Array) -> Array:
     """Twice the magnitudes of the Fourier transform of real numbers, without its first and last bin: [frames, bins].
 
-    Even and odd samples are transformed as the two parts of complex numbers, and then told apart.
+    Even and odd samples are transformed as the two parts of complex numbers, and then separated.
     """
     size = x.shape[1]
     re, im = _transform(x[:, 0::2], x[:, 1::2], turns)
@@ -185,7 +185,7 @@ def _turned(re: Array, im: Array, turns: Array) -> tuple[Array, Array]:
 
 
 def _root(power: Array) -> Array:
-    """The square root, of the 31 or 32 upper bits: what lies below is dropped."""
+    """The square root, of the 31 or 32 upper bits: the lower bits are dropped."""
     shift = np.maximum(_bits(power) - 31, 0) // 2
     root = np.sqrt((power >> (2 * shift)).astype(np.float64)).astype(np.int64)  # exact below 2^52
     rooted: Array = root << shift
@@ -210,7 +210,7 @@ def _log2(x: Array, table: Array) -> Array:
 
 
 def _bits(x: Array) -> Array:
-    """How many bits a number from 0 up has."""
+    """Return how many bits a number from 0 up has."""
     bits: Array = np.zeros(x.shape, np.int64)
     for step in (32, 16, 8, 4, 2, 1):
         above = x >> step > 0

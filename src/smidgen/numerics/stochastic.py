@@ -71,7 +71,7 @@ def exponent_of(level: int) -> int:
 
 
 def due(step_state: Array, every: int) -> bool:
-    """Whether this step is the last of `every`."""
+    """Return whether this step is the last of `every`."""
     return ((int(step_state[STEP]) + 1) & MASK32) % every == 0
 
 

@@ -1,4 +1,4 @@
-"""What ops require of their types and attributes, so that no kernel can leave its buffers."""
+"""Requirements of ops on their types and attributes, so that no kernel can leave its buffers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_dtypes(what: str, dtypes: tuple[str, ...], *types: Type) -> None:
 
 
 def check_rank(what: str, rank: int, *types: Type) -> None:
-    """Every input has so many dimensions."""
+    """Every input has this many dimensions."""
     for type_ in types:
         if len(type_.shape) != rank:
             raise GraphError(f"{what} takes tensors of {rank} dimensions, not {shown(type_)}")

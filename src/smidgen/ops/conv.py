@@ -1,99 +1,37 @@
-"""2-D convolution with groups, and depthwise convolution with a channel multiplier."""
+"""2-D convolution with groups, depthwise convolution with a channel multiplier, and their gradients."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value, op
-from smidgen.ops.conv_grad import ConvGradInput, ConvGradWeight, DepthwiseGradInput, DepthwiseGradWeight, same_map
-from smidgen.ops.gradient import ChannelSum, requantize_grad
-from smidgen.ops.window import Pad, Window
+from smidgen.ir import Array, Builder, Node, Params, Type, Value, op
+from smidgen.ops.checking import check_map, check_rank
+from smidgen.ops.gradient import ChannelSum, GradOp, requantize_grad
+from smidgen.ops.weighted import (
+    Channels,
+    WeightGrad,
+    Windowed,
+    check_weighted,
+    factors,
+    narrow,
+    requantize_params,
+    wide,
+)
+from smidgen.ops.window import Pad, Window, scatter
 
 
-def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
-    """What convolution, depthwise and dense all require of their input, weights and bias."""
-    if x.dtype not in ("int8", "float32") or w.dtype != x.dtype:
-        raise GraphError(
-            f"{what} takes int8 or float32 with weights of the same type, not {x.dtype} with {w.dtype} weights"
-        )
-    bias = "int32" if x.dtype == "int8" else "float32"
-    if b.dtype != bias or b.shape != (channels,):
-        raise GraphError(f"{what} needs a bias of {bias}[{channels}], got {b.dtype}{list(b.shape)}")
-    if x.dtype == "int8":
-        if x.q is None or w.q is None:
-            raise GraphError(f"{what} in int8 needs quantized input and weights")
-        if x.q.axis is not None:
-            raise GraphError(f"{what} in int8 takes an input with one scale, it has {len(x.q.scale)}")
-        if w.q.zero != 0 or w.q.axis not in (None, axis):
-            raise GraphError(f"{what} needs weights with zero point 0 and scales along axis {axis}, got {w.q.axis}")
-
-
-def multipliers(node: Node) -> tuple[Array, Array]:
-    """Per-channel s_x·s_w / s_y as multipliers and shifts."""
-    x, w = node.ins[0].type, node.ins[1].type
-    assert w.q is not None
-    reals = x.scale * np.array(w.q.scale, np.float64) / node.out.type.scale
-    return numerics.quantize_multipliers(np.broadcast_to(reals, (node.out.type.shape[-1],)))
-
-
-def factors(node: Node) -> tuple[float, ...]:
-    """∂y/∂accumulator of each channel: s_x·s_w / s_y, or 1 in float32."""
-    x, w, y = node.ins[0].type, node.ins[1].type, node.out.type
-    if w.q is None:
-        return ()
-    return tuple(float(s) for s in np.broadcast_to(x.scale * np.array(w.q.scale) / y.scale, (y.shape[-1],)))
-
-
-def finish(node: Node, activation: str, acc: Array) -> Array:
-    """Accumulators, bias included → output: requantize and saturate, or limit where it is float."""
-    y = node.out.type
-    if y.dtype == "float32":
-        limited: Array = np.clip(acc, *numerics.activation_limits(activation)).astype(np.float32)
-        return limited
-    scaled = numerics.multiply(acc, *multipliers(node))
-    return numerics.to_int8(scaled, y.zero, *numerics.activation_range(activation, y))
-
-
-def requantize_params(node: Node, activation: str) -> Params:
-    """The fields of the C struct that say how accumulators become int8."""
-    multiplier, shift = multipliers(node)
-    lo, hi = numerics.activation_range(activation, node.out.type)
-    return {
-        "x_zero": node.ins[0].type.zero, "y_zero": node.out.type.zero, "lo": lo, "hi": hi,
-        "multiplier": multiplier, "shift": shift,
-    }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class WindowedLayer(Op):
-    """What the two convolutions share: a window over the map, and weights of which some channels may be laid over."""
-
-    stride: tuple[int, int] = (1, 1)
-    pad: Pad = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
-
-    weight_axis: ClassVar[int]  # along which weights have one scale, and one step, per output channel
-    overlay_input = 1
-    requantizes = True
-    spatial = True
-    working_memory = True
-
-    def window(self, w: Type) -> Window:
-        return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
-
-    def row_window(self, node: Node) -> RowWindow:
-        return self.window(node.ins[1].type).rows
+def same_map(node: Node) -> bool:
+    """Return whether the first output is as large as the first input, pixel for pixel and channel for channel."""
+    return node.ins[0].type.shape == node.outs[0].type.shape
 
 
 @op
-@dataclass(frozen=True)
-class Conv2D(WindowedLayer):
+class Conv2D(Windowed):
     """y[o] = Σ x·w[o] + b[o] over the window; weights are [out, rows, columns, in / groups]."""
 
     groups: int = 1
@@ -101,6 +39,7 @@ class Conv2D(WindowedLayer):
 
     kernel = "smg_conv2d_s8"
     weight_axis = 0
+    out_in_rows_columns = (0, 3, 1, 2)
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
         numerics.check_activation(self.activation)
@@ -123,7 +62,7 @@ class Conv2D(WindowedLayer):
         weights = w.astype(wide).reshape(self.groups, -1, kh * kw * (c // self.groups))
         sums = [grouped[:, :, g].reshape(rows * columns, -1) @ weights[g].T for g in range(self.groups)]
         acc = np.concatenate(sums, axis=1).reshape(1, rows, columns, -1)
-        return finish(node, self.activation, (acc.astype(np.int64) if x.dtype == np.int8 else acc) + b)
+        return self.finish(node, (acc.astype(np.int64) if x.dtype == np.int8 else acc) + b)
 
     def params(self, node: Node) -> Params:
         x, w, _ = (v.type for v in node.ins)
@@ -146,14 +85,15 @@ class Conv2D(WindowedLayer):
 
 
 @op
-@dataclass(frozen=True)
-class Depthwise(WindowedLayer):
-    """Each input channel has `multiplier` filters of its own; weights are [1, rows, columns, in · multiplier]."""
+class Depthwise(Windowed):
+    """Each input channel has `multiplier` separate filters; weights are [1, rows, columns, in · multiplier]."""
 
     activation: str = "none"
 
     kernel = "smg_depthwise_s8"
     weight_axis = 3
+    out_in_rows_columns = (3, 0, 1, 2)
+    mixes_channels = False
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
         numerics.check_activation(self.activation)
@@ -171,7 +111,7 @@ class Depthwise(WindowedLayer):
         patches = self.window(node.ins[1].type).patches(shifted, 0)
         repeated = np.repeat(patches, w.shape[3] // x.shape[3], axis=4)
         acc = np.einsum("yxijc,ijc->yxc", repeated, w[0].astype(wide))[None]
-        return finish(node, self.activation, acc + b)
+        return self.finish(node, acc + b)
 
     def params(self, node: Node) -> Params:
         x, w, _ = (v.type for v in node.ins)
@@ -194,3 +134,192 @@ class Depthwise(WindowedLayer):
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:3])
+
+
+@dataclass(frozen=True)
+class WindowGrad(GradOp):
+    """The geometry of the convolution whose input gradient this is, and that input's rows and columns."""
+
+    stride: tuple[int, int] = (1, 1)
+    pad: Pad = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    size: tuple[int, int] = (1, 1)
+
+    operands = 2
+    working_memory = True
+
+    def window(self, w: Type) -> Window:
+        return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
+
+    def check_window(self, shape: tuple[int, ...], dy: Type, w: Type) -> tuple[int, ...]:
+        """The shape, unless this geometry makes another map of it than dy is one of."""
+        check_map(type(self).__name__, dy)
+        if self.window(w).output(Type(shape), type(self).__name__) != dy.shape[1:3]:
+            raise GraphError(f"{type(self).__name__} of {list(shape)} does not fit the gradient {list(dy.shape)}")
+        return shape
+
+    def geometry(self, node: Node) -> Params:
+        """Named as in the forward kernel: x is the map whose gradient is computed, y the one it came from."""
+        return self.window(node.ins[1].type).params(node.outs[0].type, node.ins[0].type)
+
+    def macs(self, node: Node) -> int:
+        return node.ins[0].type.size * math.prod(node.ins[1].type.shape[1:])
+
+
+@op
+class ConvGradInput(WindowGrad):
+    """dx = Σ w[o] · dy[o] over the outputs that saw x."""
+
+    groups: int = 1
+
+    kernel = "smg_conv2d_grad_g8"
+    overlay_input = 1
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        dy, w = operands
+        check_rank("ConvGradInput", 4, w)
+        if dy.shape[-1] != w.shape[0] or self.groups < 1 or w.shape[0] % self.groups:
+            raise GraphError(f"ConvGradInput of {list(dy.shape)} cannot use weights {list(w.shape)}")
+        return self.check_window((1, *self.size, w.shape[3] * self.groups), dy, w)
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy, w = (a.astype(wide(operands[0])) for a in operands)
+        n, kh, kw, c = w.shape
+        rows, cols = dy.shape[1:3]
+        grouped = dy.reshape(rows * cols, self.groups, n // self.groups)
+        weights = w.reshape(self.groups, n // self.groups, kh * kw * c)
+        parts = [(grouped[:, g] @ weights[g]).reshape(rows, cols, kh, kw, c) for g in range(self.groups)]
+        columns = narrow(np.concatenate(parts, axis=4), operands[0])
+        return scatter(columns, self.window(node.ins[1].type), node.outs[0].type.shape)
+
+    def bound(self, node: Node) -> int:
+        n, kh, kw, _ = node.ins[1].type.shape
+        return 127 * 128 * kh * kw * (n // self.groups)
+
+    def params(self, node: Node) -> Params:
+        return {**self.geometry(node), "groups": self.groups, **self.rounding(node)}
+
+
+@op
+class DepthwiseGradInput(WindowGrad):
+    """dx[c] = Σ w[c] · dy[c] over the outputs that saw x."""
+
+    kernel = "smg_depthwise_grad_g8"
+    overlay_input = 1
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        dy, w = operands
+        check_map("DepthwiseGradInput", w)
+        if dy.shape[-1] != w.shape[3] or self.multiplier < 1 or w.shape[3] % self.multiplier:
+            raise GraphError(f"DepthwiseGradInput of {list(dy.shape)} cannot use weights {list(w.shape)}")
+        return self.check_window((1, *self.size, w.shape[3] // self.multiplier), dy, w)
+
+    multiplier: int = 1
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy, w = operands
+        kind = np.int64 if dy.dtype == np.int8 else np.float32
+        columns = dy[0, :, :, None, None, :].astype(kind) * w[0].astype(kind)
+        split = columns.reshape(*columns.shape[:4], -1, self.multiplier).sum(axis=5, dtype=kind)
+        return scatter(split, self.window(node.ins[1].type), node.outs[0].type.shape)
+
+    def bound(self, node: Node) -> int:
+        _, kh, kw, _ = node.ins[1].type.shape
+        return 127 * 128 * kh * kw * self.multiplier
+
+    def params(self, node: Node) -> Params:
+        return {**self.geometry(node), **self.rounding(node)}
+
+    def donor(self, node: Node) -> int | None:
+        """Channels do not meet: kernels set some of dy aside, and put as many of dx in their place."""
+        return 0 if same_map(node) else None
+
+    def macs(self, node: Node) -> int:
+        return node.ins[0].type.size * math.prod(node.ins[1].type.shape[1:3])
+
+
+@dataclass(frozen=True)
+class WindowWeightGrad(WeightGrad):
+    """The weight gradient of a convolution of this geometry."""
+
+    stride: tuple[int, int] = (1, 1)
+    pad: Pad = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    size: tuple[int, int] = (1, 1)
+
+    @property
+    def window(self) -> Window:
+        return Window(self.size, self.stride, self.pad, self.dilation)
+
+
+@op
+class ConvGradWeight(WindowWeightGrad):
+    """dw[o] = Σ over positions of (x − zero) · dy[o]; x may be some of the layer's channels only."""
+
+    groups: int = 1
+
+    kernel = "smg_conv2d_grad_weight_g8"
+    fused_kernel = "smg_conv2d_weight_step"
+
+    def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None]:
+        """Those channels of every group of x."""
+        wide = x.shape[3] // self.groups
+        return tuple(first + c for first in range(0, x.shape[3], wide) for c in wanted), None
+
+    def infer(self, x: Type, dy: Type) -> Type:
+        check_map("ConvGradWeight", x, dy)
+        split = self.groups >= 1 and not x.shape[3] % self.groups and not dy.shape[3] % self.groups
+        if not split or self.window.output(x, "ConvGradWeight") != dy.shape[1:3]:
+            raise GraphError(f"ConvGradWeight of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
+        return self.sum_type(x, dy, (dy.shape[3], *self.size, x.shape[3] // self.groups))
+
+    def ref(self, node: Node, x: Array, dy: Array) -> Array:
+        shifted = x.astype(wide(dy)) - node.ins[0].type.zero
+        patches = self.window.patches(shifted, 0)
+        rows, cols, kh, kw, c = patches.shape
+        grouped = patches.reshape(rows * cols, kh * kw, self.groups, c // self.groups)
+        outs = dy.astype(wide(dy)).reshape(rows * cols, self.groups, -1)
+        parts = [outs[:, g].T @ grouped[:, :, g].reshape(rows * cols, -1) for g in range(self.groups)]
+        return narrow(np.concatenate(parts), dy).reshape(node.out.type.shape).astype(node.out.type.dtype)
+
+    def params(self, node: Node) -> Params:
+        x, dy = (v.type for v in node.ins)
+        return {**self.window.params(x, dy), "groups": self.groups, "x_zero": x.zero}
+
+    def macs(self, node: Node) -> int:
+        return node.ins[1].type.size * math.prod(node.out.type.shape[1:])
+
+
+@op
+class DepthwiseGradWeight(WindowWeightGrad):
+    """dw[c] = Σ over positions of (x[c] − zero) · dy[c]."""
+
+    kernel = "smg_depthwise_grad_weight_g8"
+    fused_kernel = "smg_depthwise_weight_step"
+    axis = 3
+
+    def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None]:
+        """Those channels of dy, and of x the ones they come from."""
+        times = dy.shape[3] // x.shape[3]
+        return tuple(c // times for c in wanted), wanted
+
+    def infer(self, x: Type, dy: Type) -> Type:
+        check_map("DepthwiseGradWeight", x, dy)
+        if self.window.output(x, "DepthwiseGradWeight") != dy.shape[1:3] or dy.shape[3] % x.shape[3]:
+            raise GraphError(f"DepthwiseGradWeight of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
+        return self.sum_type(x, dy, (1, *self.size, dy.shape[3]))
+
+    def ref(self, node: Node, x: Array, dy: Array) -> Array:
+        kind = np.int64 if dy.dtype == np.int8 else np.float32
+        shifted: Array = x.astype(kind) - np.asarray(node.ins[0].type.zero, kind)
+        repeated = np.repeat(self.window.patches(shifted, 0), dy.shape[3] // x.shape[3], axis=4)
+        total = np.einsum("yxijc,yxc->ijc", repeated, dy[0].astype(kind))
+        result: Array = total[None].astype(node.out.type.dtype)
+        return result
+
+    def params(self, node: Node) -> Params:
+        x, dy = (v.type for v in node.ins)
+        return {**self.window.params(x, dy), "x_zero": x.zero}
+
+    def macs(self, node: Node) -> int:
+        return node.ins[1].type.size * math.prod(self.size)

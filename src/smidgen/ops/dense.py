@@ -1,18 +1,15 @@
-"""The fully connected layer."""
+"""The fully connected layer and its gradients."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
-from smidgen.ops.conv import check_weighted, factors
-from smidgen.ops.conv_grad import DenseGradInput, DenseGradWeight
-from smidgen.ops.gradient import ChannelSum, requantize_grad
+from smidgen.ir import Array, Builder, Node, Params, Type, Value, op
+from smidgen.ops.checking import check_rank
+from smidgen.ops.gradient import ChannelSum, GradOp, requantize_grad
+from smidgen.ops.weighted import Weighted, WeightGrad, check_weighted, factors, narrow, wide
 
 LANES = 8  # partial sums of a float32 dot product; SMG_LANES in C
 
@@ -31,15 +28,13 @@ def dot_f32(x: Array, w: Array) -> Array:
 
 
 @op
-@dataclass(frozen=True)
-class Dense(Op):
+class Dense(Weighted):
     """y[m, n] = Σ_k x[m, k]·w[n, k] + b[n]; weights are [out, in]."""
-
-    weight_axis: ClassVar[int] = 0  # along which weights have one scale, and one step, per output
 
     activation: str = "none"
 
-    requantizes = True
+    weight_axis = 0
+    learns_in_parts = False
 
     def symbol(self, node: Node) -> str:
         if node.ins[0].type.dtype == "int8":
@@ -66,11 +61,9 @@ class Dense(Op):
         return self.finish(node, acc.astype(np.int64) + b)
 
     def finish(self, node: Node, acc: Array) -> Array:
-        """Accumulators, bias included → output."""
         y = node.out.type
         if y.dtype == "float32":
-            limited: Array = np.clip(acc, *numerics.activation_limits(self.activation))
-            return limited
+            return super().finish(node, acc)
         scaled = numerics.scale_double(acc.astype(np.int32), self.scaling(node))
         return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
 
@@ -92,3 +85,72 @@ class Dense(Op):
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * node.ins[0].type.shape[1]
+
+
+@op
+class DenseGradInput(GradOp):
+    """dx = dy · w; in float32 the sum runs over the outputs in order."""
+
+    operands = 2
+
+    def symbol(self, node: Node) -> str:
+        if self.lowered:
+            return "smg_dense_grad_g8"
+        plain = not self.masked and not self.factors and node.ins[1].type.dtype == "float32"
+        return "smg_dense_grad_f32" if plain else ""
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        dy, w = operands
+        check_rank("DenseGradInput", 2, dy, w)
+        if dy.shape[1] != w.shape[0]:
+            raise GraphError(f"DenseGradInput of {list(dy.shape)} cannot use weights {list(w.shape)}")
+        return (dy.shape[0], w.shape[1])
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy, w = operands
+        if dy.dtype == np.int8:
+            exact: Array = (dy.astype(np.float64) @ w.astype(np.float64)).astype(np.int64)
+            return exact
+        total = np.zeros(node.outs[0].type.shape, np.float32)
+        for n in range(w.shape[0]):
+            total = total + dy[:, n : n + 1] * w[n].astype(np.float32)
+        return total
+
+    def bound(self, node: Node) -> int:
+        return 127 * 128 * node.ins[1].type.shape[0]
+
+    def params(self, node: Node) -> Params:
+        rows, n = node.ins[0].type.shape
+        sizes = {"rows": rows, "x_c": node.outs[0].type.shape[1], "y_c": n}
+        return {**sizes, **self.rounding(node)} if self.lowered else sizes
+
+    def arguments(self, node: Node) -> tuple[Value | None, ...]:
+        return super().arguments(node) if self.lowered else (*node.ins, *node.outs)
+
+    def macs(self, node: Node) -> int:
+        return node.ins[0].type.size * node.ins[1].type.shape[1]
+
+
+@op
+class DenseGradWeight(WeightGrad):
+    """dw[n] = Σ over rows of dy[n] · (x − zero)."""
+
+    kernel = "smg_dense_grad_weight_g8"
+    fused_kernel = "smg_dense_weight_step"
+
+    def infer(self, x: Type, dy: Type) -> Type:
+        if len(x.shape) != 2 or len(dy.shape) != 2 or x.shape[0] != dy.shape[0]:
+            raise GraphError(f"DenseGradWeight of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
+        return self.sum_type(x, dy, (dy.shape[1], x.shape[1]))
+
+    def ref(self, node: Node, x: Array, dy: Array) -> Array:
+        shifted: Array = x.astype(wide(dy)) - node.ins[0].type.zero
+        outs: Array = dy.T.astype(wide(dy))
+        return narrow(outs @ shifted, dy).astype(node.out.type.dtype)
+
+    def params(self, node: Node) -> Params:
+        x, dy = (v.type for v in node.ins)
+        return {"rows": x.shape[0], "x_c": x.shape[1], "y_c": dy.shape[1], "x_zero": x.zero}
+
+    def macs(self, node: Node) -> int:
+        return node.ins[0].type.size * node.ins[1].type.shape[1]

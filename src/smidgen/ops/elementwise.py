@@ -1,7 +1,8 @@
-"""Element by element: add, multiply, activations, and the passages between float32 and int8."""
+"""Element by element: add, multiply, maximum, activations, the passages between float32 and int8, and gradients."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +10,8 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.checking import check_dtypes, check_repeats
-from smidgen.ops.gradient import requantize_grad
-from smidgen.ops.pool_grad import MulGrad, RepeatGrad
+from smidgen.ops.checking import check_dtypes, check_repeats, check_shape
+from smidgen.ops.gradient import GradOp, RequantizeGrad, mask_bytes, requantize_grad
 
 ADD_SHIFT = 20  # headroom bits TFLite gives the sum of two int8 tensors
 
@@ -54,7 +54,7 @@ def pair_params(node: Node, activation: str) -> Params:
 
 @dataclass(frozen=True)
 class Pair(Op):
-    """What sum and product share; b may repeat along a's leading dimensions."""
+    """The common part of sum and product; b may repeat along a's leading dimensions."""
 
     activation: str = "none"
 
@@ -69,7 +69,6 @@ class Pair(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Add(Pair):
     """y = a + b."""
 
@@ -108,7 +107,6 @@ class Add(Pair):
 
 
 @op
-@dataclass(frozen=True)
 class Mul(Pair):
     """y = a · b."""
 
@@ -137,32 +135,15 @@ class Mul(Pair):
         return {**pair_params(node, self.activation), "multiplier": multiplier, "shift": shift}
 
 
-def rescale_params(node: Node, multiplier: tuple[int, int], limits: tuple[int, int]) -> Params:
-    return {
-        "x_zero": node.ins[0].type.zero, "y_zero": node.out.type.zero,
-        "multiplier": multiplier[0], "shift": multiplier[1], "lo": limits[0], "hi": limits[1],
-    }  # fmt: skip
+class Rescale(Op):
+    """y = x limited to an activation's range, in another quantization."""
 
-
-@op
-@dataclass(frozen=True)
-class Activate(Op):
-    """y = x limited to the activation's range, in a quantization of its own."""
-
-    activation: str = "relu"
+    activation: str
 
     kernel = "smg_rescale_s8"
     requantizes = True
     elementwise = True
     inplace = 0
-
-    def infer(self, x: Type) -> Type:
-        numerics.check_activation(self.activation)
-        check_quantized("Activate", x)
-        return Type(x.shape, x.dtype)
-
-    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        return (requantize_grad(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), self.activation),)
 
     def multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_single(node.ins[0].type.scale, over=node.out.type.scale)
@@ -175,41 +156,43 @@ class Activate(Op):
         scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self.multiplier(node))
         return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        return (requantize_grad(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), self.activation),)
+
     def params(self, node: Node) -> Params:
-        return rescale_params(node, self.multiplier(node), numerics.activation_range(self.activation, node.out.type))
+        (multiplier, shift), x, y = self.multiplier(node), node.ins[0].type, node.out.type
+        lo, hi = numerics.activation_range(self.activation, y)
+        return {"x_zero": x.zero, "y_zero": y.zero, "multiplier": multiplier, "shift": shift, "lo": lo, "hi": hi}
 
 
 @op
-@dataclass(frozen=True)
-class Requantize(Op):
+class Activate(Rescale):
+    """An activation on its own."""
+
+    activation: str = "relu"
+
+    def infer(self, x: Type) -> Type:
+        numerics.check_activation(self.activation)
+        check_quantized("Activate", x)
+        return Type(x.shape, x.dtype)
+
+
+@op
+class Requantize(Rescale):
     """The same real numbers in another int8 quantization."""
 
-    kernel = "smg_rescale_s8"
-    requantizes = True
-    elementwise = True
-    inplace = 0
+    activation = "none"
 
     def infer(self, x: Type) -> Type:
         if x.dtype != "int8" or x.q is None or x.q.axis is not None:
             raise GraphError(f"Requantize takes int8 with one scale, not {x.dtype}")
         return Type(x.shape, x.dtype)
 
-    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        return (requantize_grad(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), "none"),)
-
     def multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_multiplier(node.ins[0].type.scale / node.out.type.scale)
 
-    def ref(self, node: Node, x: Array) -> Array:
-        scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self.multiplier(node))
-        return numerics.to_int8(scaled, node.out.type.zero)
-
-    def params(self, node: Node) -> Params:
-        return rescale_params(node, self.multiplier(node), (numerics.INT8_MIN, numerics.INT8_MAX))
-
 
 @op
-@dataclass(frozen=True)
 class Quantize(Op):
     """float32 → int8."""
 
@@ -231,7 +214,6 @@ class Quantize(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Dequantize(Op):
     """int8 → float32."""
 
@@ -254,7 +236,6 @@ class Dequantize(Op):
 
 
 @op
-@dataclass(frozen=True)
 class DequantizeGrad(Op):
     """The gradient with respect to int8 steps; lowering makes it the passage from float32 to int8."""
 
@@ -271,3 +252,113 @@ class DequantizeGrad(Op):
 def _q(type: Type) -> QParams:
     assert type.q is not None
     return type.q
+
+
+@op
+class MulGrad(GradOp):
+    """da = dy · (b − zero), b repeating along it."""
+
+    kernel = "smg_mul_grad_g8"
+    operands = 2
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        check_repeats("MulGrad", *operands)
+        return operands[0].shape
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy, b = operands
+        kind = np.int64 if self.lowered else np.float32
+        product: Array = dy.astype(kind) * (b.astype(kind) - np.asarray(node.ins[1].type.zero, kind))
+        return product
+
+    def bound(self, node: Node) -> int:
+        return 127 * 255
+
+    def params(self, node: Node) -> Params:
+        out, b = node.outs[0].type, node.ins[1].type
+        sizes = {"n": out.size, "c": out.shape[-1], "b_period": b.size, "b_zero": b.zero}
+        return {**sizes, **self.rounding(node)}
+
+
+@op
+class RepeatGrad(GradOp):
+    """The gradient of a value that repeated along another: the sum over the repetitions."""
+
+    repeated: tuple[int, ...] = (1,)  # the shape of the value
+
+    kernel = "smg_repeat_grad_g8"
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        check_shape("RepeatGrad", self.repeated)
+        if operands[0].size % math.prod(self.repeated):
+            raise GraphError(f"RepeatGrad of {list(operands[0].shape)} does not repeat {list(self.repeated)}")
+        return self.repeated
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        size = int(np.prod(self.repeated))
+        kind = np.int64 if self.lowered else np.float32
+        total: Array = operands[0].reshape(-1, size).sum(axis=0, dtype=kind).reshape(self.repeated)
+        return total
+
+    def bound(self, node: Node) -> int:
+        return 127 * (node.ins[0].type.size // node.outs[0].type.size)
+
+    def params(self, node: Node) -> Params:
+        out = node.outs[0].type
+        sizes = {"n": out.size, "c": out.shape[-1], "repeats": node.ins[0].type.size // out.size}
+        return {**sizes, **self.rounding(node)}
+
+
+def check_comparable(what: str, a: Type, b: Type) -> None:
+    """Raise GraphError unless b fits along a and both stand for the same real numbers."""
+    check_pair(what, a, b)
+    if a.q != b.q:
+        raise GraphError(f"{what} compares numbers of one quantization, not of {a.q} and {b.q}; requantize one of them")
+
+
+@op
+class Maximum(Op):
+    """y = max(a, b), all in one quantization; b may repeat along a's leading dimensions."""
+
+    kernel = "smg_maximum_s8"
+    elementwise = True
+    inplace = 0
+
+    def infer(self, a: Type, b: Type) -> Type:
+        check_comparable("Maximum", a, b)
+        return a
+
+    def ref(self, node: Node, a: Array, b: Array) -> Array:
+        larger: Array = np.maximum(a, b)
+        return larger
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        """Each element's gradient goes to the operand it was taken from, to a where both are equal."""
+        a, b = node.ins
+        da, db = (g.emit(RequantizeGrad(masked=True), dy, g.emit(Compare(less), a, b)) for less in (False, True))
+        return da, repeat_grad(g, b, db)
+
+    def params(self, node: Node) -> Params:
+        return {"b_period": node.ins[1].type.size}
+
+
+@op
+class Compare(Op):
+    """One bit per element: whether a ≥ b or, with `less`, a < b."""
+
+    less: bool = False
+
+    kernel = "smg_compare_s8"
+    saved = True
+
+    def infer(self, a: Type, b: Type) -> Type:
+        check_comparable("Compare", a, b)
+        return Type((mask_bytes(a.size),), "uint8")
+
+    def ref(self, node: Node, a: Array, b: Array) -> Array:
+        bits: Array = np.packbits(((a >= b) != self.less).ravel(), bitorder="little")
+        return bits
+
+    def params(self, node: Node) -> Params:
+        a, b = node.ins
+        return {"n": a.type.size, "b_period": b.type.size, "less": int(self.less)}

@@ -1,4 +1,4 @@
-"""Passes that float and int8 graphs share: what stands beside a layer joins it."""
+"""Passes that float and int8 graphs share: padding and activations join the layer beside them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smidgen.ops.recurrence import Recurrent
 from smidgen.ops.shape import Crop, Pad, Reshape
 from smidgen.ops.weighted import Weighted, Windowed
 
-Fusing = Weighted | Add | Mul | AvgPool | MaxPool  # ops with an activation of their own
+Fusing = Weighted | Add | Mul | AvgPool | MaxPool  # ops with a fused activation
 
 
 def merge_pads(graph: Graph) -> Graph:
@@ -36,7 +36,7 @@ def merge_pads(graph: Graph) -> Graph:
 
 
 def fuse_activations(graph: Graph) -> Graph:
-    """An activation joins the op before it, where nobody else reads what lies between and its scale is the same.
+    """An activation joins the op before it, where nobody else reads the value between them and its scale is the same.
 
     A float layer keeps its name, by which reports call it; in int8 files the name that counts is the activation's.
     """

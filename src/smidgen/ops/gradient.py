@@ -1,7 +1,7 @@
-"""What every gradient op shares: exact sums, then one passage through scale, mask and rounding.
+"""Gradient ops in common: exact sums, then one passage through scale, mask and rounding.
 
 A gradient op runs in float32 (the definition of the gradient, and the fp32 baseline) or, lowered, in
-int8 with carried exponents: then it also reads the step state and tells the bits it saw.
+int8 with carried exponents: then it also reads the step state and reports the bits it saw.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ def mask_bytes(size: int) -> int:
 
 
 @op
-@dataclass(frozen=True)
 class Mask(Op):
     """One bit per element: set where the value lies strictly inside its activation's limits, so gradient passes.
 
@@ -81,7 +80,7 @@ def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True)
 class GradInputs(Generic[T]):
-    """What a gradient op reads."""
+    """The inputs of a gradient op."""
 
     operands: tuple[T, ...]  # gradients first
     mask: T | None
@@ -106,7 +105,7 @@ class GradOp(Op):
         raise GraphError(f"{type(self).__name__} gives no shape")
 
     def sums(self, node: Node, *operands: Array) -> Array:
-        """What is scaled and rounded: integers where the gradients are, float32 where they are."""
+        """Return what is scaled and rounded: integers where the gradients are, float32 where they are."""
         raise GraphError(f"{type(self).__name__} gives no sums")
 
     def bound(self, node: Node) -> int:
@@ -198,7 +197,6 @@ class GradOp(Op):
 
 
 @op
-@dataclass(frozen=True)
 class RequantizeGrad(GradOp):
     """The gradient before a requantization: the gradient after it, times its factor, where it did not clamp."""
 
@@ -218,7 +216,6 @@ class RequantizeGrad(GradOp):
 
 
 @op
-@dataclass(frozen=True)
 class SumGrads(GradOp):
     """The sum of two gradients of one value: paths that part in the forward pass meet here."""
 
@@ -261,7 +258,6 @@ class SumGrads(GradOp):
 
 
 @op
-@dataclass(frozen=True)
 class FromFloat(Op):
     """A float32 gradient becomes int8 in units of g0, the largest magnitude of the loss gradient."""
 
@@ -303,7 +299,6 @@ class FromFloat(Op):
 
 
 @op
-@dataclass(frozen=True)
 class AdvanceStepState(Op):
     """The step_state after a step: one step on, each level moved by what its tensor showed."""
 
@@ -344,7 +339,6 @@ class ParameterGrad(Op):
 
 
 @op
-@dataclass(frozen=True)
 class ChannelSum(ParameterGrad):
     """The sum over all positions: a bias's gradient."""
 

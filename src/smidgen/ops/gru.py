@@ -1,4 +1,4 @@
-"""The gated recurrent unit, in int8 in the arithmetic of TFLite's LSTM, and the slopes its gradient needs."""
+"""The gated recurrent unit, in int8 in the arithmetic of TFLite's LSTM, and its gradient back through time."""
 
 from __future__ import annotations
 
@@ -10,15 +10,32 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.numerics import int16
-from smidgen.ops.gru_grad import SLOPES, GruGrad, int8_slopes, real_slopes
-from smidgen.ops.lstm_grad import FRACTION, STORED
-from smidgen.ops.recurrence import SQUARED, Recurrent, gate_multipliers, gate_sums, sigmoid
+from smidgen.ir import Array, Builder, Node, Params, Type, Value, op
+from smidgen.numerics import INT8_MAX, INT8_MIN, int16
+from smidgen.ops.recurrence import (
+    COARSE,
+    FRACTION,
+    ONE,
+    SHARE,
+    SHARE_ZERO,
+    SQUARED,
+    Recurrent,
+    RecurrentGrad,
+    RecurrentSlopes,
+    gate_multipliers,
+    gate_sums,
+    limited,
+    shifted,
+    sigmoid,
+    through,
+)
+
+SLOPES = 5  # from dh to z and to n, from dn to r, and the shares z and r
+TO_Z, TO_R = 8, 6  # bits behind the point of slopes up to 1/2 and up to 2
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class GruStep:
     """One step of a GRU, cell by cell: its gates, what the state gives to n, the states, and the hidden state."""
 
     r: Array
@@ -31,7 +48,6 @@ class Step:
 
 
 @op
-@dataclass(frozen=True)
 class Gru(Recurrent):
     """h ← (1 − z)·n + z·h; r and z are sigmoids, n is a tanh; weights hold them in the order r, z, n.
 
@@ -49,7 +65,7 @@ class Gru(Recurrent):
         steps = list(self.steps(node, node.out.type, x, w, u, b))
         return np.stack([step.h for step in steps]), np.stack([step.state for step in steps])
 
-    def steps(self, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[Step]:
+    def steps(self, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[GruStep]:
         """Every step of x [steps, inputs], with hidden states of the type given."""
         return _float_steps(self, x, w, u, b) if x.dtype == np.float32 else _int8_steps(self, node, y, x, w, u, b)
 
@@ -72,7 +88,7 @@ class Gru(Recurrent):
         return {**super().params(node), **more}
 
 
-def _float_steps(op: Gru, x: Array, w: Array, u: Array, b: Array) -> Iterator[Step]:
+def _float_steps(op: Gru, x: Array, w: Array, u: Array, b: Array) -> Iterator[GruStep]:
     h = np.zeros(w.shape[1], np.float32)
     for now in x:
         given, before = w @ now + b[:3], h
@@ -80,10 +96,10 @@ def _float_steps(op: Gru, x: Array, w: Array, u: Array, b: Array) -> Iterator[St
         kept = u[2] @ h + b[3] if op.reset_after else u[2] @ (r * h) + b[3]
         n = np.tanh(given[2] + (r * kept if op.reset_after else kept))
         h = (1 - z) * n + z * h
-        yield Step(r, z, n, kept, before, h, h)
+        yield GruStep(r, z, n, kept, before, h, h)
 
 
-def _int8_steps(op: Gru, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[Step]:
+def _int8_steps(op: Gru, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[GruStep]:
     x_type, w_type, u_type, _ = (v.type for v in node.ins)
     from_h, one = gate_multipliers(y, u_type), 1 << int16.FRACTION
     to_y, to_gated = (numerics.quantize_single(step, over=y.scale) for step in (op.state_step, SQUARED))
@@ -102,39 +118,81 @@ def _int8_steps(op: Gru, node: Node, y: Type, x: Array, w: Array, u: Array, b: A
         n = int16.tanh(int16.saturate(now[2] + old), int16.GATE_BITS)
         state = int16.shift_right((one - z) * n + z * state, int16.FRACTION)
         h = numerics.to_int8(numerics.multiply(state, *to_y), y.zero)
-        yield Step(r, z, n, from_state, before, state, h)
+        yield GruStep(r, z, n, from_state, before, state, h)
 
 
 @op
-@dataclass(frozen=True)
-class GruSlopes(Op):
-    """The slopes of a GRU's every step, [1, steps, 5 · cells] with the kinds of a cell together, from what it reads.
-
-    In int8 the GRU's hidden states are in steps of `y_scale` from `y_zero`.
-    """
+class GruSlopes(RecurrentSlopes):
+    """The five slopes of a GRU: from dh to z and to n, from dn to r, and the shares z and r."""
 
     y_scale: float = 1.0
     y_zero: int = 0
 
     kernel = "smg_gru_slopes_s8"
-    saved = True
-    working_memory = True
+    kinds = SLOPES
 
-    def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
-        y = Gru().infer(x, w, u, b)
-        return Type((1, y.shape[1], SLOPES * y.shape[2]), x.dtype, STORED if x.dtype == "int8" else None)
-
-    def hidden(self, node: Node) -> Type:
-        """The type of the GRU's hidden states."""
-        (_, steps, _), cells = node.ins[0].type.shape, node.ins[1].type.shape[1]
-        q = QParams.per_tensor(self.y_scale, self.y_zero) if node.ins[0].type.dtype == "int8" else None
-        return Type((1, steps, cells), node.ins[0].type.dtype, q)
+    @property
+    def layer(self) -> Gru:
+        return Gru()
 
     def ref(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> Array:
-        steps = Gru().steps(node, self.hidden(node), x[0], w, u, b)
+        steps = self.layer.steps(node, self.hidden(node), x[0], w, u, b)
         slopes = real_slopes if x.dtype == np.float32 else int8_slopes
         found = [slopes(s.r, s.z, s.n, s.kept, s.before) for s in steps]
         return np.stack(found).reshape(1, len(x[0]), -1).astype(x.dtype)
 
-    def params(self, node: Node) -> Params:
-        return {**Gru().params(Node(Gru(), node.ins, (Value("y", self.hidden(node)),))), "whole": 0}
+
+def real_slopes(r: Array, z: Array, n: Array, kept: Array, before: Array) -> Array:
+    """All five of each cell, [cells, 5]."""
+    return np.stack([(before - n) * z * (1 - z), (1 - z) * (1 - n * n), kept * r * (1 - r), z, r], axis=-1)
+
+
+def int8_slopes(r: Array, z: Array, n: Array, kept: Array, before: Array) -> Array:
+    """The same of numbers in Q0.15, and in Q3.12 what the state gives to n, rounded."""
+    to_z = ((before - n) * (z * (ONE - z) >> 15) + (1 << 21)) >> 22
+    to_n = ((ONE - z) * (ONE - (n * n >> 15)) + (1 << 22)) >> 23
+    to_r = (kept * (r * (ONE - r) >> 15) + (1 << 20)) >> 21
+    shares = (((gate + 64) >> 7) + SHARE_ZERO for gate in (z, r))
+    slopes: Array = np.clip(np.stack([to_z, to_n, to_r, *shares], axis=-1), INT8_MIN, INT8_MAX).astype(np.int8)
+    return slopes
+
+
+@op
+class GruGrad(RecurrentGrad):
+    """dx of a GRU from dy, its slopes, and its weights of x and of h; in int8 in units of 2^−12 steps of dy."""
+
+    kernel = "smg_gru_grad_g8"
+    gates = 3
+    slopes = SLOPES
+
+    def real(self, kinds: Array) -> Array:
+        points = np.array([TO_Z, COARSE, TO_R, SHARE, SHARE])
+        zeros = np.array([0, 0, 0, SHARE_ZERO, SHARE_ZERO])
+        real: Array = (kinds - zeros) * 2.0**-points
+        return real.astype(np.float32)
+
+    def reals(self, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        dh = np.zeros(w.shape[1], np.float32)
+        found = np.zeros((1, len(dy), w.shape[2]), np.float32)
+        for t in range(len(dy) - 1, -1, -1):
+            to_z, to_n, to_r, z, r = slopes[t].T
+            dh = dy[t] + dh
+            dn = dh * to_n
+            dr, dz = dn * to_r, dh * to_z
+            found[0, t] = np.einsum("gc,gci->i", np.stack([dr, dz, dn]), w)
+            dh = dh * z + np.einsum("gc,gci->i", np.stack([dr, dz, dn * r]), u)
+        return found
+
+    def integers(self, node: Node, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        to_x, to_h = self.scaled(node, w, u)
+        dh = np.zeros(w.shape[1], np.int64)
+        found = np.zeros((1, len(dy), w.shape[2]), np.int64)
+        for t in range(len(dy) - 1, -1, -1):
+            to_z, to_n, to_r, z, r = slopes[t].T
+            dh = limited((dy[t].astype(np.int64) << FRACTION) + dh)
+            dn = limited(shifted(dh * to_n, COARSE))
+            dr, dz = limited(shifted(dn * to_r, TO_R)), limited(shifted(dh * to_z, TO_Z))
+            kept = shifted(dn * (r - SHARE_ZERO), SHARE)
+            found[0, t] = through(np.stack([dr, dz, dn]), *to_x)
+            dh = limited(shifted(dh * (z - SHARE_ZERO), SHARE) + through(np.stack([dr, dz, kept]), *to_h))
+        return found

@@ -1,24 +1,22 @@
-"""A function of each element: in float32 as it is, in int8 as a table of 256 results."""
+"""Activations other than a clamp: a function of each element, as a table of 256 results in int8, and PReLU."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
 from smidgen.numerics import INT8_MAX, INT8_MIN
-from smidgen.ops.elementwise import check_quantized, ratio
-from smidgen.ops.functions import FUNCTIONS
-from smidgen.ops.gradient import requantize_grad
-from smidgen.ops.pool_grad import MulGrad
-from smidgen.ops.tflite_tables import TABLES, tflite_table
+from smidgen.ops.elementwise import Compare, MulGrad, check_pair, check_quantized, ratio, repeat_grad
+from smidgen.ops.functions import FUNCTIONS, TABLES, tflite_table
+from smidgen.ops.gradient import RequantizeGrad, SumGrads, requantize_grad
 
 
 @op
-@dataclass(frozen=True)
 class Lookup(Op):
     """y = f(x), f a function of `functions.FUNCTIONS` with its parameters, or its slope.
 
@@ -71,7 +69,7 @@ class Lookup(Op):
         return results
 
     def tangent(self, x: Type) -> tuple[Lookup, QParams]:
-        """What gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
+        """Return what gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
         slope = replace(self, slope=True, tflite=False)
         return slope, QParams.per_tensor((float(np.abs(slope.real(reals(x))).max()) or 1.0) / INT8_MAX)
 
@@ -88,10 +86,61 @@ class Lookup(Op):
 
 
 def is_sigmoid(op: Op) -> bool:
-    """Whether an op is the sigmoid itself, however it rounds."""
+    """Return whether an op is the sigmoid itself, however it rounds."""
     return isinstance(op, Lookup) and op.function == "sigmoid" and not op.slope
 
 
 def reals(x: Type) -> Array:
     """The real numbers that the 256 int8 numbers stand for."""
     return x.scale * (np.arange(INT8_MIN, INT8_MAX + 1) - x.zero)
+
+
+@op
+class PRelu(Op):
+    """y = x where x ≥ 0, elsewhere x · slope; the slope may repeat along x's leading dimensions."""
+
+    kernel = "smg_prelu_s8"
+    requantizes = True
+    elementwise = True
+    inplace = 0
+
+    def infer(self, x: Type, slope: Type) -> Type:
+        check_pair("PRelu", x, slope)
+        return Type(x.shape, x.dtype)
+
+    def multipliers(self, node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The factors of x itself and of its product with the slope."""
+        x, slope, y = node.ins[0].type, node.ins[1].type, node.out.type
+        return numerics.quantize_single(x.scale, over=y.scale), numerics.quantize_single(
+            x.scale, slope.scale, over=y.scale
+        )
+
+    def ref(self, node: Node, x: Array, slope: Array) -> Array:
+        if x.dtype == np.float32:
+            chosen: Array = np.where(x >= 0, x, x * slope)
+            return chosen
+        above, below = self.multipliers(node)
+        steps = x.astype(np.int64) - node.ins[0].type.zero
+        products = steps * (slope.astype(np.int64) - node.ins[1].type.zero)
+        scaled = np.where(steps >= 0, numerics.multiply(steps, *above), numerics.multiply(products, *below))
+        return numerics.to_int8(scaled, node.out.type.zero)
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        """Pass the gradient where x ≥ 0 as through a requantization, elsewhere as through a product."""
+        (x, slope), y = node.ins, node.out
+        inside = requantize_grad(g, dy, y, (), "none")
+        zero = g.constant("zero", np.array([x.type.zero], x.type.dtype), x.type.q)
+        passes = RequantizeGrad(ratio(x.type, over=y.type), masked=True)
+        product = RequantizeGrad(ratio(x.type, slope.type, over=y.type), masked=True)
+        above = g.emit(passes, inside, g.emit(Compare(), x, zero))
+        below = g.emit(product, inside, g.emit(Compare(less=True), x, zero))
+        dx = g.emit(SumGrads(), above, g.emit(MulGrad(), below, slope))
+        return dx, repeat_grad(g, slope, g.emit(MulGrad(), below, x))
+
+    def params(self, node: Node) -> Params:
+        (above, above_shift), (below, below_shift) = self.multipliers(node)
+        x, slope, y = node.ins[0].type, node.ins[1].type, node.out.type
+        return {
+            "x_zero": x.zero, "slope_zero": slope.zero, "y_zero": y.zero, "slope_period": slope.size,
+            "multiplier": above, "shift": above_shift, "slope_multiplier": below, "slope_shift": below_shift,
+        }  # fmt: skip

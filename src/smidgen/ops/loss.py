@@ -51,7 +51,7 @@ class LossOp(Op):
             )
 
     def outputs(self, classes: int, width: int, present: int) -> int | None:
-        """Return the outputs that data needs, of so many classes or vectors so wide; None: those the model has."""
+        """Return the outputs for data with these classes, or vectors of this width; None: those the model has."""
         return width or classes or None
 
     def label(self, given: int | Array | None, graph: Graph) -> Array | None:

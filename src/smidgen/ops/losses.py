@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +24,7 @@ MOST_OUTPUTS = 2**24  # up to which float32 counts without a gap
 
 
 def checked_class(label: int | Array | None, classes: int) -> int:
-    """Return the number of a class; InputError unless it is one of so many."""
+    """Return the number of a class; InputError unless it is below `classes`."""
     if not isinstance(label, int | np.integer):
         what = "nothing" if label is None else "an array"
         raise InputError(f"the label is {what}, but the program learns {classes} classes; give a number from 0 up")
@@ -59,7 +58,6 @@ def _guessing(classes: int) -> Chance:
 
 
 @op
-@dataclass(frozen=True)
 class SoftmaxCrossEntropy(LossOp):
     """loss = −log softmax(logits)[label], 0 where the label is not a class; and the probabilities."""
 
@@ -101,7 +99,6 @@ class SoftmaxCrossEntropy(LossOp):
 
 
 @op
-@dataclass(frozen=True)
 class CrossEntropyGrad(Op):
     """softmax − one-hot, or zeros where the label is not a class."""
 
@@ -128,7 +125,6 @@ class CrossEntropyGrad(Op):
 
 
 @op
-@dataclass(frozen=True)
 class SigmoidCrossEntropy(MeanLoss):
     """loss = mean of −t·log σ(z) − (1 − t)·log(1 − σ(z)) over outputs, with targets t kept within 0 and 1.
 
@@ -191,7 +187,6 @@ def _squares(y: Array, t: Array) -> tuple[Array, ...]:
 
 
 @op
-@dataclass(frozen=True)
 class MeanSquaredError(MeanLoss):
     """loss = mean of (y − t)² over outputs."""
 
@@ -214,7 +209,6 @@ class MeanSquaredError(MeanLoss):
 
 
 @op
-@dataclass(frozen=True)
 class ReconstructionError(MeanLoss):
     """loss = mean of (y − x)² over outputs, where x is an int8 tensor of as many numbers: the network's own input."""
 
@@ -270,7 +264,6 @@ class ReconstructionError(MeanLoss):
 
 
 @op
-@dataclass(frozen=True)
 class CellCrossEntropy(MeanLoss):
     """loss = mean of −log softmax(logits)[label] over the cells of a map whose label is a class; 0 without any.
 

@@ -1,4 +1,7 @@
-"""Long short-term memory, in int8 as TFLite's kernel computes it, and the slopes its gradient needs."""
+"""Long short-term memory, in int8 as TFLite's kernel computes it, and its gradient back through time.
+
+At every step h ← o·tanh(c) and c ← f·c + i·g. In int8 the slopes of a step are six bytes of each cell.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,33 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.numerics import int16
-from smidgen.ops.lstm_grad import FRACTION, SLOPES, STORED, LstmGrad, int8_slopes, real_slopes
-from smidgen.ops.recurrence import SQUARED, Recurrent, gate_multipliers, gate_sums, sigmoid
+from smidgen.ir import Array, Builder, Node, Params, Type, Value, op
+from smidgen.numerics import INT8_MAX, INT8_MIN, int16
+from smidgen.ops.recurrence import (
+    COARSE,
+    FINE,
+    FRACTION,
+    ONE,
+    SHARE,
+    SHARE_ZERO,
+    SQUARED,
+    Recurrent,
+    RecurrentGrad,
+    RecurrentSlopes,
+    gate_multipliers,
+    gate_sums,
+    limited,
+    shifted,
+    sigmoid,
+    through,
+)
 
 MOST_BITS = 6  # before the point of a cell state
+SLOPES = 6  # from dh to o and to c; from dc to i, f and g, and to the c before
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class LstmStep:
     """One step of an LSTM, cell by cell: its gates, its cell state and the one before, and its hidden state."""
 
     i: Array
@@ -33,7 +53,6 @@ class Step:
 
 
 @op
-@dataclass(frozen=True)
 class Lstm(Recurrent):
     """c ← f·c + i·g, h ← o·tanh(c); i, f and o are sigmoids, g is a tanh; weights hold them in the order i, f, g, o.
 
@@ -60,7 +79,7 @@ class Lstm(Recurrent):
         steps = list(self.steps(node, node.out.type, x, w, u, b))
         return np.stack([step.h for step in steps]), np.stack([step.c for step in steps])
 
-    def steps(self, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[Step]:
+    def steps(self, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[LstmStep]:
         """Every step of x [steps, inputs], with hidden states of the type given."""
         return _float_steps(self, x, w, u, b) if x.dtype == np.float32 else _int8_steps(self, node, y, x, w, u, b)
 
@@ -82,7 +101,7 @@ class Lstm(Recurrent):
         return {**super().params(node), "bits": self.bits, "limit": self.cell_limit()}
 
 
-def _float_steps(op: Lstm, x: Array, w: Array, u: Array, b: Array) -> Iterator[Step]:
+def _float_steps(op: Lstm, x: Array, w: Array, u: Array, b: Array) -> Iterator[LstmStep]:
     h = c = np.zeros(w.shape[1], np.float32)
     for now in x:
         sums = w @ now + u @ h + b
@@ -91,10 +110,10 @@ def _float_steps(op: Lstm, x: Array, w: Array, u: Array, b: Array) -> Iterator[S
         c = f * c + i * g
         c = np.clip(c, -op.clip, op.clip) if op.clip else c
         h = o * np.tanh(c)
-        yield Step(i, f, g, o, c, before, h)
+        yield LstmStep(i, f, g, o, c, before, h)
 
 
-def _int8_steps(op: Lstm, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[Step]:
+def _int8_steps(op: Lstm, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[LstmStep]:
     x_type, w_type, u_type, _ = (v.type for v in node.ins)
     limit, last = op.cell_limit(), numerics.quantize_single(op.state_step, over=y.scale)
     from_h = gate_multipliers(y, u_type)
@@ -107,16 +126,12 @@ def _int8_steps(op: Lstm, node: Node, y: Type, x: Array, w: Array, u: Array, b: 
         c = int16.shift_right(f * c, int16.FRACTION) + int16.shift_right(i * g, int16.FRACTION + op.bits)
         c = np.clip(int16.saturate(c), -limit, limit) if limit else int16.saturate(c)
         h = numerics.to_int8(numerics.multiply(o * int16.tanh(c, op.bits), *last), y.zero)
-        yield Step(i, f, g, o, c, before, h)
+        yield LstmStep(i, f, g, o, c, before, h)
 
 
 @op
-@dataclass(frozen=True)
-class LstmSlopes(Op):
-    """The slopes of an LSTM's every step, [1, steps, 6 · cells] with the kinds of a cell together, from what it reads.
-
-    In int8 the LSTM's hidden states are in steps of `y_scale` from `y_zero`.
-    """
+class LstmSlopes(RecurrentSlopes):
+    """The six slopes of an LSTM: from dh to o and to c; from dc to i, f and g, and to the c before."""
 
     clip: float = 0.0
     bits: int = 3
@@ -124,23 +139,11 @@ class LstmSlopes(Op):
     y_zero: int = 0
 
     kernel = "smg_lstm_slopes_s8"
-    saved = True
-    working_memory = True
+    kinds = SLOPES
 
     @property
     def layer(self) -> Lstm:
-        """The LSTM that these are the slopes of."""
         return Lstm(True, self.clip, self.bits)
-
-    def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
-        y = self.layer.infer(x, w, u, b)
-        return Type((1, y.shape[1], SLOPES * y.shape[2]), x.dtype, STORED if x.dtype == "int8" else None)
-
-    def hidden(self, node: Node) -> Type:
-        """The type of the LSTM's hidden states."""
-        (_, steps, _), cells = node.ins[0].type.shape, node.ins[1].type.shape[1]
-        q = QParams.per_tensor(self.y_scale, self.y_zero) if node.ins[0].type.dtype == "int8" else None
-        return Type((1, steps, cells), node.ins[0].type.dtype, q)
 
     def ref(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> Array:
         steps = self.layer.steps(node, self.hidden(node), x[0], w, u, b)
@@ -152,10 +155,82 @@ class LstmSlopes(Op):
         return np.stack(made).reshape(1, len(x[0]), -1)
 
     def _free(self, c: Array) -> Array:
-        """Whether each cell state lies within its limits."""
+        """Return whether each cell state lies within its limits."""
         most = (self.layer.cell_limit() or int16.INT16_MAX) if c.dtype.kind == "i" else self.clip or math.inf
         return np.abs(c) < most
 
-    def params(self, node: Node) -> Params:
-        y = self.hidden(node)
-        return {**self.layer.params(Node(self.layer, node.ins, (Value("y", y),))), "whole": 0}
+
+def real_slopes(i: Array, f: Array, g: Array, o: Array, c: Array, before: Array, free: Array) -> Array:
+    """All six of each cell, [cells, 6]; where the cell state is limited, nothing passes back from it."""
+    tanh = np.tanh(c)
+    back = (g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), f)
+    return np.stack([tanh * o * (1 - o), o * (1 - tanh * tanh), *(part * free for part in back)], axis=-1)
+
+
+def int8_slopes(i: Array, f: Array, g: Array, o: Array, tanh: Array, before: Array, free: Array) -> Array:
+    """The same of gates in Q0.15, rounded; that of the forget gate is as much coarser as the cell state is larger."""
+
+    def up_to_a_quarter(x: Array, gate: Array) -> Array:
+        slope: Array = (x * (gate * (ONE - gate) >> 15) + (1 << 20)) >> 21
+        return slope
+
+    def up_to_one(gate: Array, x: Array) -> Array:
+        slope: Array = (gate * (ONE - (x * x >> 15)) + (1 << 22)) >> 23
+        return slope
+
+    back = (up_to_a_quarter(g, i), up_to_a_quarter(before, f), up_to_one(i, g), (f + 64) >> 7)
+    kinds = [up_to_a_quarter(tanh, o), up_to_one(o, tanh), *(part * free for part in back)]
+    kinds[-1] = kinds[-1] + SHARE_ZERO
+    slopes: Array = np.clip(np.stack(kinds, axis=-1), INT8_MIN, INT8_MAX).astype(np.int8)
+    return slopes
+
+
+@op
+class LstmGrad(RecurrentGrad):
+    """dx of an LSTM from dy, its slopes, and its weights of x and of h; in int8 in units of 2^−12 steps of dy."""
+
+    bits: int = 3  # before the point of the cell state
+
+    kernel = "smg_lstm_grad_g8"
+    gates = 4
+    slopes = SLOPES
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        if not 0 <= self.bits < FINE:
+            raise GraphError(f"LstmGrad of a cell state with {self.bits} bits before the point; give 0 to {FINE - 1}")
+        return super().shape(*operands)
+
+    @property
+    def cell_bits(self) -> int:
+        return self.bits
+
+    def real(self, kinds: Array) -> Array:
+        points = np.array([FINE, COARSE, FINE, FINE - self.bits, COARSE, SHARE])
+        real: Array = (kinds - np.array([0] * (SLOPES - 1) + [SHARE_ZERO])) * 2.0**-points
+        return real.astype(np.float32)
+
+    def reals(self, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        dh = dc = np.zeros(w.shape[1], np.float32)
+        found = np.zeros((1, len(dy), w.shape[2]), np.float32)
+        for t in range(len(dy) - 1, -1, -1):
+            o, c, i, f, g, share = slopes[t].T
+            dh = dy[t] + dh
+            dc = dc + dh * c
+            dz = np.stack([dc * i, dc * f, dc * g, dh * o])
+            dc = dc * share
+            found[0, t], dh = (np.einsum("gc,gci->i", dz, weights) for weights in (w, u))
+        return found
+
+    def integers(self, node: Node, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        to_x, to_h = self.scaled(node, w, u)
+        dh = dc = np.zeros(w.shape[1], np.int64)
+        found = np.zeros((1, len(dy), w.shape[2]), np.int64)
+        for t in range(len(dy) - 1, -1, -1):
+            o, c, i, f, g, share = slopes[t].T
+            dh = limited((dy[t].astype(np.int64) << FRACTION) + dh)
+            dc = limited(dc + shifted(dh * c, COARSE))
+            kinds = ((dc * i, FINE), (dc * f, FINE - self.bits), (dc * g, COARSE), (dh * o, FINE))
+            dz = limited(np.stack([shifted(product, bits) for product, bits in kinds]))
+            dc = shifted(dc * (share - SHARE_ZERO), SHARE)
+            found[0, t], dh = through(dz, *to_x), through(dz, *to_h)
+        return found

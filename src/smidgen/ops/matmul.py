@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from smidgen import numerics
@@ -44,9 +42,8 @@ def steps(shape: tuple[int, ...], transposed: bool) -> tuple[int, int]:
 
 
 @op
-@dataclass(frozen=True)
 class MatMul(Op):
-    """y = a · b, matrix by matrix along leading dimensions, each matrix as it is or transposed."""
+    """y = a · b, matrix by matrix along leading dimensions, each matrix transposed or not."""
 
     transpose_a: bool = False
     transpose_b: bool = False
@@ -105,7 +102,6 @@ class MatMul(Op):
 
 
 @op
-@dataclass(frozen=True)
 class MatMulGrad(GradOp):
     """The gradient times the other operand, less its zero point, or the other way round; each may be transposed."""
 
@@ -134,7 +130,7 @@ class MatMulGrad(GradOp):
         return product.astype(np.int64) if self.lowered else product
 
     def depth(self, node: Node) -> int:
-        """How many products are summed."""
+        """Return how many products are summed."""
         return self.sides(node.ins[0].type.shape, node.ins[1].type.shape)[0][-1]
 
     def bound(self, node: Node) -> int:

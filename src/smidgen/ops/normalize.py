@@ -1,4 +1,4 @@
-"""Layer, group and instance normalization by statistics of the input itself, in int8 by integers alone, and backward.
+"""Layer, group and instance normalization, in int8 with integers alone, its gradient, and folded batch normalization.
 
 With n elements of int8 x, their sum S and their sum of squares Q, (x − mean) / deviation = (n·x − S) / √V, where
 V = n·Q − S² + n²·ε / s², s the step of x. All of it is exact but the root, which is taken of 64 bits.
@@ -34,9 +34,9 @@ def scale_type(x: Type, channels: int) -> str:
 
 @dataclass(frozen=True)
 class Groups:
-    """Which elements share statistics: those of a group of channels, of one row or of all of them."""
+    """The elements that share statistics: those of a group of channels, of one row or of all of them."""
 
-    rows: int  # that have statistics of their own
+    rows: int  # each with its own statistics
     positions: int  # that share them
     groups: int  # of channels
     width: int  # channels of a group
@@ -54,7 +54,7 @@ class Groups:
         )
 
     def channels(self, w: Array) -> Array:
-        """What each channel has, as [1, groups, elements]."""
+        """Return a number of each channel as [1, groups, elements]."""
         return np.tile(w.reshape(1, self.groups, self.width), (1, 1, self.positions))
 
     def together(self, x: Array, shape: tuple[int, ...]) -> Array:
@@ -139,7 +139,6 @@ def rounded_constants(scale: Array, shift: Array, y: QParams, step: float | None
 
 
 @op
-@dataclass(frozen=True)
 class Normalize(Op):
     """y = (x − mean) / √(variance + ε) · scale + shift; channels run along the last dimension.
 
@@ -213,7 +212,6 @@ def largest_sum(x: Type, size: int, epsilon: float) -> int:
 
 
 @op
-@dataclass(frozen=True)
 class NormalizeGrad(GradOp):
     """dx = (g − mean(g) − z · mean(g · z)) / deviation, with g = dy · scale and z the normalized input."""
 
@@ -284,3 +282,23 @@ def _mean(x: Array, size: int) -> Array:
     total = x.sum(axis=2, keepdims=True)
     mean: Array = np.sign(total) * (np.abs(total) // size)
     return mean
+
+
+@op
+class BatchNorm(Op):
+    """y = x · scale + shift along the last axis, in float32; quantization folds it into the layer beside it."""
+
+    def infer(self, x: Type, scale: Type, shift: Type) -> Type:
+        if any(t.dtype != "float32" for t in (x, scale, shift)):
+            found = ", ".join(t.dtype for t in (x, scale, shift))
+            raise GraphError(f"BatchNorm takes float32, not {found}; quantization folds it into the layer before it")
+        if not x.shape or scale.shape != x.shape[-1:] or shift.shape != x.shape[-1:]:
+            raise GraphError(
+                f"BatchNorm of {list(x.shape)} needs one scale and one shift per channel, "
+                f"got {list(scale.shape)} and {list(shift.shape)}"
+            )
+        return Type(x.shape, x.dtype)
+
+    def ref(self, node: Node, x: Array, scale: Array, shift: Array) -> Array:
+        y: Array = x * scale + shift
+        return y

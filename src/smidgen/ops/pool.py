@@ -1,4 +1,4 @@
-"""Max and average pooling, and the mean over a whole map."""
+"""Max and average pooling, the mean over a whole map, and the gradients of all three."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value, op
+from smidgen.ops.checking import check_map
 from smidgen.ops.elementwise import check_quantized
-from smidgen.ops.gradient import requantize_grad
-from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad
-from smidgen.ops.window import Pad, Window, check_pads
+from smidgen.ops.gradient import GradOp, requantize_grad
+from smidgen.ops.window import Pad, Window, check_pads, scatter
 
 
 @dataclass(frozen=True)
 class Pool(Op):
-    """What the two pools share: a window over each channel, the input's quantization kept."""
+    """The common part of both pools: a window over each channel, the input's quantization kept."""
 
     size: tuple[int, int] = (2, 2)
     stride: tuple[int, int] = (2, 2)
@@ -55,7 +55,6 @@ class Pool(Op):
 
 
 @op
-@dataclass(frozen=True)
 class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
@@ -74,7 +73,6 @@ class MaxPool(Pool):
 
 
 @op
-@dataclass(frozen=True)
 class AvgPool(Pool):
     """The mean of each window's elements inside the map, halves away from zero."""
 
@@ -98,7 +96,6 @@ class AvgPool(Pool):
 
 
 @op
-@dataclass(frozen=True)
 class Mean(Op):
     """The mean of each channel over the whole map, as [1, channels] or, with keep_dims, [1, 1, 1, channels]."""
 
@@ -141,3 +138,122 @@ class Mean(Op):
             "x_h": x.shape[1], "x_w": x.shape[2], "x_c": x.shape[3],
             "x_zero": x.zero, "y_zero": node.out.type.zero, "multiplier": multiplier, "shift": shift,
         }  # fmt: skip
+
+
+@op
+class MeanGrad(GradOp):
+    """Every position of a channel gets its mean's gradient; the count is in the factors."""
+
+    size: tuple[int, int] = (1, 1)
+
+    kernel = "smg_mean_grad_g8"
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        (dy,) = operands
+        if dy.size != dy.shape[-1]:
+            raise GraphError(f"MeanGrad takes the gradient of one number per channel, not {list(dy.shape)}")
+        return (1, *self.size, dy.shape[-1])
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy = operands[0].reshape(1, 1, 1, -1)
+        spread = np.broadcast_to(dy, node.outs[0].type.shape)
+        return spread.astype(np.int64) if self.lowered else spread
+
+    def bound(self, node: Node) -> int:
+        return 127
+
+    def params(self, node: Node) -> Params:
+        _, h, w, c = node.outs[0].type.shape
+        return {"n": h * w, "c": c, **self.rounding(node)}
+
+
+@dataclass(frozen=True)
+class PoolGrad(GradOp):
+    """The geometry of the pool whose input gradient this is."""
+
+    size: tuple[int, int] = (2, 2)
+    stride: tuple[int, int] = (2, 2)
+    pad: Pad = (0, 0, 0, 0)
+
+    @property
+    def window(self) -> Window:
+        return Window(self.size, self.stride, self.pad)
+
+    def check_window(self, x: Type, dy: Type) -> None:
+        """Raise unless the pool of x is as large as dy."""
+        what = type(self).__name__
+        check_map(what, dy)
+        check_pads(what, self.size, self.pad)
+        if self.window.output(x, what) != dy.shape[1:3] or x.shape[3] != dy.shape[3]:
+            raise GraphError(f"{what} of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
+
+    def overlap(self) -> int:
+        """Return how many windows can see one element."""
+        return int(np.prod([-(-k // s) for k, s in zip(self.size, self.stride, strict=True)]))
+
+
+@op
+class AvgPoolGrad(PoolGrad):
+    """Every element inside a window gets its share; lowered, a share is a 12-bit fraction of the window."""
+
+    map: tuple[int, int] = (1, 1)  # rows and columns of the pooled map
+
+    kernel = "smg_avg_pool_grad_g8"
+    SHARE_BITS: ClassVar[int] = 12
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        (dy,) = operands
+        shape = (1, *self.map, dy.shape[-1])
+        self.check_window(Type(shape), dy)
+        return shape
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        (dy,), shape = operands, node.outs[0].type.shape
+        count = self.window.patches(np.ones((1, *self.map, 1), np.int64), 0).sum(axis=(2, 3))
+        if self.lowered:
+            each = dy[0].astype(np.int64) * (((1 << self.SHARE_BITS) + count // 2) // count)
+        else:
+            each = dy[0] / count.astype(np.float32)
+        columns = np.broadcast_to(each[:, :, None, None], (*each.shape[:2], *self.size, each.shape[2]))
+        return scatter(columns, self.window, shape)
+
+    def multipliers(self) -> tuple[Array, int]:
+        multiplier, shift = super().multipliers()
+        return multiplier, shift - self.SHARE_BITS
+
+    def bound(self, node: Node) -> int:
+        return (127 << self.SHARE_BITS) * self.overlap()
+
+    def params(self, node: Node) -> Params:
+        geometry = self.window.params(node.outs[0].type, node.ins[0].type)
+        return {**geometry, "share_bits": self.SHARE_BITS, **self.rounding(node)}
+
+
+@op
+class MaxPoolGrad(PoolGrad):
+    """The first largest element of each window gets its gradient."""
+
+    kernel = "smg_max_pool_grad_g8"
+    operands = 2
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        dy, x = operands
+        self.check_window(x, dy)
+        return x.shape
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy, x = operands
+        low = -np.inf if x.dtype == np.float32 else -129
+        patches = self.window.patches(x.astype(np.float64), low)
+        rows, cols, kh, kw, c = patches.shape
+        winner = patches.reshape(rows, cols, kh * kw, c).argmax(axis=2)
+        hot = winner[:, :, None] == np.arange(kh * kw)[:, None]
+        kind = np.int64 if self.lowered else np.float32
+        columns = (hot * dy[0][:, :, None]).astype(kind).reshape(rows, cols, kh, kw, c)
+        return scatter(columns, self.window, x.shape)
+
+    def bound(self, node: Node) -> int:
+        return 127 * self.overlap()
+
+    def params(self, node: Node) -> Params:
+        return {**self.window.params(node.outs[0].type, node.ins[0].type), **self.rounding(node)}

@@ -1,7 +1,8 @@
-"""What recurrent layers over a sequence of fixed length share; `lstm` and `gru` have them.
+"""The common part of recurrent layers over a sequence of fixed length, forward and backward.
 
 In int8, activations and what recurs are int8, gates and the state are int16: the LSTM as TFLite's kernel computes it,
-the GRU, which TFLite has no int8 kernel of, in the same arithmetic. Every run begins with a state of zero.
+the GRU, which TFLite has no int8 kernel of, in the same arithmetic. Every run begins with a state of zero. Slopes, kept
+by the forward pass, are what gradients are multiplied by on their way back to the gates and to the state before.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, Type
+from smidgen.ir import Array, Node, Op, Params, QParams, Type, Value
 from smidgen.numerics import int16
 from smidgen.ops.checking import check_dtypes, check_rank
+from smidgen.ops.gradient import GradOp
 
 MOST_SUMMED = 1 << 15  # products of one gate from one side: their sum stays in int32
 BIASES = 4  # rows of a bias: those of a GRU are r, z and n from x, and n from h
 SQUARED = 2.0**-30  # a step of the product of two numbers in Q0.15
+STORED = QParams.per_tensor(1 / 128)  # what a step nominally is; each kind has another point
+FINE, COARSE, SHARE = 9, 7, 8  # bits behind the point of slopes up to 1/4, up to 1, and of the share of c that is kept
+SHARE_ZERO = -128  # which goes from 0 to 1
+FRACTION = 12  # bits behind the point of gradients under way
+MOST = 1 << 23  # their largest magnitude
+MANTISSA, FARTHEST = 15, 48  # bits of a scale, and the largest exponent below its point
+ONE = 1 << int16.FRACTION
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ def gate_multipliers(x: Type, weights: Type) -> tuple[Array, Array]:
 
 
 def gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling: tuple[Array, Array]) -> Array:
-    """What rows of int8 numbers give to each gate, [rows, gates, cells], in Q3.12 and not yet limited to int16."""
+    """Return what rows of int8 numbers add to each gate, [rows, gates, cells], in Q3.12, not yet limited to int16."""
     centred = rows.astype(np.float64) - zero
     acc = np.einsum("ri,gci->rgc", centred, weights.astype(np.float64)).astype(np.int64) + bias
     multiplier, shift = (part[:, None] for part in scaling)
@@ -115,3 +124,141 @@ def gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling
 def sigmoid(x: Array) -> Array:
     y: Array = 0.5 + 0.5 * np.tanh(x / 2)
     return y
+
+
+class RecurrentSlopes(Op, ABC):
+    """The slopes of every step of a recurrent layer, [1, steps, kinds · cells] with the kinds of a cell together.
+
+    They are computed from what the layer reads. In int8 its hidden states are in steps of `y_scale` from `y_zero`.
+    """
+
+    kinds: ClassVar[int]
+    y_scale: float
+    y_zero: int
+
+    saved = True
+    working_memory = True
+
+    @property
+    @abstractmethod
+    def layer(self) -> Recurrent:
+        """The layer that these are the slopes of."""
+
+    def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
+        y = self.layer.infer(x, w, u, b)
+        assert isinstance(y, Type)
+        return Type((1, y.shape[1], self.kinds * y.shape[2]), x.dtype, STORED if x.dtype == "int8" else None)
+
+    def hidden(self, node: Node) -> Type:
+        """Return the type of the layer's hidden states."""
+        (_, steps, _), cells = node.ins[0].type.shape, node.ins[1].type.shape[1]
+        q = QParams.per_tensor(self.y_scale, self.y_zero) if node.ins[0].type.dtype == "int8" else None
+        return Type((1, steps, cells), node.ins[0].type.dtype, q)
+
+    def params(self, node: Node) -> Params:
+        return {**self.layer.params(Node(self.layer, node.ins, (Value("y", self.hidden(node)),))), "whole": 0}
+
+
+def mantissas(weights: Type) -> tuple[Array, int]:
+    """The scales of gates as whole numbers below 2^15 over one power of two, whose exponent comes second."""
+    assert weights.q is not None
+    scales = weights.q.scale * (weights.shape[0] if len(weights.q.scale) == 1 else 1)
+    places = min(max(MANTISSA - int(np.frexp(max(scales))[1]), 1), FARTHEST)
+    numbers = np.floor(np.ldexp(np.array(scales), places) + 0.5)
+    return np.minimum(numbers, (1 << MANTISSA) - 1).astype(np.int32), places
+
+
+def limited(x: Array) -> Array:
+    limited: Array = np.clip(x, -MOST, MOST)
+    return limited
+
+
+def shifted(x: Array, bits: int) -> Array:
+    """x / 2^bits, halves up."""
+    return (x + ((1 << bits) >> 1)) >> bits
+
+
+def _along(weights: Type) -> Array:
+    """The scale of each gate, to be multiplied with its weights."""
+    assert weights.q is not None
+    return np.array(weights.q.scale, np.float32).reshape(-1, 1, 1)
+
+
+def through(dz: Array, weights: Array, scale: Array, places: int) -> Array:
+    """Pass gates' gradients [gates, cells] back through their weights."""
+    sums = np.einsum("gc,gci->gi", dz, weights)
+    return limited(shifted((sums * scale[:, None].astype(np.int64)).sum(axis=0), places))
+
+
+@dataclass(frozen=True)
+class RecurrentGrad(GradOp, ABC):
+    """dx of a recurrent layer from dy, its slopes, and its weights of x and of h."""
+
+    gates: ClassVar[int]
+    slopes: ClassVar[int]  # kinds of them
+    operands = 4
+    working_memory = True
+
+    @abstractmethod
+    def real(self, kinds: Array) -> Array:
+        """int8 slopes [steps, cells, kinds] as the real numbers they stand for."""
+
+    @abstractmethod
+    def reals(self, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        """dx in real numbers."""
+
+    @abstractmethod
+    def integers(self, node: Node, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        """dx in units of 2^−12 steps of dy."""
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        dy, slopes, w, u = operands
+        what = type(self).__name__
+        check_rank(what, 3, slopes, w, u)
+        (gates, cells, inputs), steps = w.shape, slopes.shape[1]
+        fits = dy.shape in ((1, steps, cells), (1, cells)) and slopes.shape == (1, steps, self.slopes * cells)
+        if not fits or gates != self.gates or u.shape != (gates, cells, cells):
+            shapes = ", ".join(str(list(t.shape)) for t in operands)
+            raise GraphError(f"{what} of {shapes}: gradient, slopes and weights are not those of one layer")
+        if slopes.dtype == "int8" and (w.q is None or u.q is None):
+            raise GraphError(f"{what} takes int8 weights with scales")
+        return (1, steps, inputs)
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy, slopes, w, u = operands
+        steps, cells = slopes.shape[1], w.shape[1]
+        every = np.zeros((steps, cells), dy.dtype)
+        every[steps - dy.size // cells :] = dy.reshape(-1, cells)
+        kinds = slopes.reshape(steps, cells, self.slopes)
+        if self.lowered:
+            return self.integers(node, every, kinds.astype(np.int64), w, u)
+        if slopes.dtype == np.float32:
+            return self.reals(every, kinds, w, u)
+        whole = (data * _along(v.type) for data, v in zip((w, u), node.ins[2:4], strict=True))
+        return self.reals(every, self.real(kinds), *whole) * np.float32(1 << FRACTION)
+
+    def scaled(self, node: Node, w: Array, u: Array) -> tuple[tuple[Array, Array, int], tuple[Array, Array, int]]:
+        """The weights of x and of h, each with its scales as mantissas and their exponent."""
+        to_x, to_h = mantissas(node.ins[2].type), mantissas(node.ins[3].type)
+        return (w.astype(np.int64), *to_x), (u.astype(np.int64), *to_h)
+
+    def bound(self, node: Node) -> int:
+        return MOST
+
+    def params(self, node: Node) -> Params:
+        dy, slopes, w, u = (v.type for v in node.ins[:4])
+        (x_scale, x_places), (h_scale, h_places) = mantissas(w), mantissas(u)
+        return {
+            "steps": slopes.shape[1], "inputs": w.shape[2], "cells": w.shape[1], "whole": int(len(dy.shape) == 3),
+            "bits": self.cell_bits, "x_places": x_places, "h_places": h_places, "x_scale": x_scale, "h_scale": h_scale,
+            **self.rounding(node),
+        }  # fmt: skip
+
+    @property
+    def cell_bits(self) -> int:
+        """Bits before the point of a cell state, where there is one."""
+        return 0
+
+    def macs(self, node: Node) -> int:
+        _, slopes, w, u = (v.type for v in node.ins[:4])
+        return slopes.shape[1] * (w.size + u.size)

@@ -1,7 +1,7 @@
 """Update rules: how the gradients of one sample after another, scaled by the learning rate, move a weight.
 
 Most rules keep a buffer beside each tensor that learns. It gathers one delta per sample; at the last of `accumulate`
-samples the rule says how much of it moves the weight and how much stays. A new rule is a class here, entered by its
+samples the rule decides how much of it moves the weight and how much stays. A new rule is a class here, entered by its
 name, and what `smg_follow_rule` of the runtime's `step.h` makes of its fields.
 """
 
@@ -40,7 +40,7 @@ class UpdateRule:
 
     @property
     def buffered(self) -> bool:
-        """Whether a buffer is kept beside each tensor that learns."""
+        """Return whether a buffer is kept beside each tensor that learns."""
         return self.accumulate > 1
 
     def buffer(self, w: Type) -> Type:
@@ -48,7 +48,7 @@ class UpdateRule:
         return Type(w.shape, BUFFERS[w.dtype])
 
     def step(self, buffer: Array, delta: Array, due: bool, words: Array | None = None) -> tuple[Array, Array]:
-        """What moves the weight at this sample, in the buffer's unit, and the buffer after it.
+        """Return what moves the weight at this sample, in the buffer's unit, and the buffer after it.
 
         Integers that stay are rounded at random with the upper halves of `words`.
         """
@@ -107,7 +107,6 @@ class Momentum(UpdateRule):
 
 
 @op
-@dataclass(frozen=True)
 class MaxAbs(Op):
     """g0: the largest magnitude of the loss gradient, the unit of every int8 gradient of this step."""
 
@@ -127,7 +126,6 @@ class MaxAbs(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Rate(Op):
     """learning rate · g0 as a 31-bit mantissa and an exponent: rate = m · 2^(e − 31).
 

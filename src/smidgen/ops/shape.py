@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +21,6 @@ def _four(shape: tuple[int, ...], fill: int) -> tuple[int, ...]:
 
 
 @op
-@dataclass(frozen=True)
 class Pad(Op):
     """Zeros (real ones: the zero point) around the tensor, `before` and `after` in each dimension."""
 
@@ -61,7 +59,6 @@ class Pad(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Crop(Op):
     """The part of a tensor from `start` to `stop` in each dimension."""
 
@@ -94,7 +91,6 @@ class Crop(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Reshape(Op):
     """The same bytes under another shape: the output is the input's memory, no code runs."""
 
@@ -116,7 +112,6 @@ class Reshape(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Transpose(Op):
     """Dimension i of the output is dimension perm[i] of the input."""
 
@@ -146,7 +141,6 @@ class Transpose(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Concat(Op):
     """The inputs one after another along `axis`; all have one quantization."""
 

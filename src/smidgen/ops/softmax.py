@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -74,7 +73,6 @@ def reciprocal(total: Array) -> tuple[Array, Array]:
 
 
 @op
-@dataclass(frozen=True)
 class Softmax(Op):
     """exp(βx) / Σ exp(βx) along the last axis; in int8 its output is always 1/256 per step from −128."""
 
@@ -140,7 +138,6 @@ def largest_rest(c: int) -> int:
 
 
 @op
-@dataclass(frozen=True)
 class SoftmaxGrad(GradOp):
     """dx = y · (dy − Σ y·dy) along the last axis; of int8 y, whose steps are shares of 256, 256² times that."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,9 +10,9 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
 from smidgen.ops.elementwise import check_quantized
+from smidgen.ops.functions import inverse_root
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp, requantize_grad
 from smidgen.ops.normalize import ROOT_BITS, SUM_BITS, inverse_root_of
-from smidgen.ops.tflite_tables import inverse_root
 
 OUTPUT_BITS = 7  # of a result: 127 is next to one
 UNIT_BITS = 14  # of an element of such a row after the point, in gradients; UNIT_BITS in C
@@ -23,7 +22,6 @@ LEAST_LENGTH = 1e-6  # of a row of float32
 
 
 @op
-@dataclass(frozen=True)
 class UnitNorm(Op):
     """y = x / √Σ x² along the last dimension; in int8 its output is always 1/128 per step from 0."""
 
@@ -64,7 +62,6 @@ def largest_sum(c: int) -> int:
 
 
 @op
-@dataclass(frozen=True)
 class UnitNormGrad(GradOp):
     """dx = (dy − y · Σ y·dy) / √Σ x² along the last dimension."""
 

@@ -15,7 +15,6 @@ import numpy as np
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, infer, op
 from smidgen.numerics import stochastic
-from smidgen.ops.bias import MOST_DIFFERENCE, units
 from smidgen.ops.checking import (
     RATE,
     SCALAR,
@@ -28,12 +27,13 @@ from smidgen.ops.checking import (
     check_sums,
     shown,
 )
-from smidgen.ops.conv_grad import WeightGrad
 from smidgen.ops.gradient import ChannelSum, ParameterGrad
 from smidgen.ops.rules import SGD, UpdateRule
+from smidgen.ops.state import MOST_DIFFERENCE, units
+from smidgen.ops.weighted import WeightGrad
 
 T = TypeVar("T")
-NOTHING: Array = np.zeros(0, np.uint8)  # factors are listed here; codegen may tell them by their layer's
+NOTHING: Array = np.zeros(0, np.uint8)  # factors are listed here; codegen may derive them from their layer's
 BUFFER_BITS = 12  # fraction bits, below one int8 step, of a weight's buffer
 
 
@@ -71,7 +71,7 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
 
 @dataclass(frozen=True)
 class StepInputs(Generic[T]):
-    """What an update reads."""
+    """The inputs of an update."""
 
     states: tuple[T, ...]  # what it replaces, the weight first
     sources: tuple[T, ...]  # the sums, or what they are summed from
@@ -105,7 +105,7 @@ class Step(Op):
         return stochastic.round_update(v, t, stochastic.stream_key(step_state, self.stream))
 
     def follow_rule(self, buffer: Array, delta: Array, step_state: Array, down: int) -> tuple[Array, Array]:
-        """What moves the tensor now, without the `down` last bits of the buffer's unit, and the buffer after it."""
+        """Return what moves the tensor now, without the `down` last bits of the buffer's unit, and the new buffer."""
         words = stochastic.random_words(stochastic.stream_key(step_state, self.stream + 1), delta.size).reshape(
             delta.shape
         )
@@ -128,7 +128,7 @@ class Step(Op):
         return StepInputs(ins[: self.states()], tuple(sources), rate, step_state)
 
     def states(self) -> int:
-        """How many inputs, from the first, are state that the step replaces."""
+        """Return how many inputs, from the first, are state that the step replaces."""
         return 1 + self.rule.buffered
 
     def moved(self, node: Node) -> int:
@@ -162,7 +162,6 @@ class Step(Op):
 
 
 @op
-@dataclass(frozen=True)
 class BiasStep(Step):
     """b −= delta, saturated. Inputs: b, its buffer where the rule keeps one, sums, rate, step_state.
 
@@ -201,7 +200,6 @@ class BiasStep(Step):
 
 
 @op
-@dataclass(frozen=True)
 class WeightStep(Step):
     """W −= delta, saturated to ±127 int8 steps; a buffer holds BUFFER_BITS bits below one.
 
@@ -277,7 +275,7 @@ class FusedStep(Step):
         return self.gradient.fused_kernel
 
     def sums_node(self, node: Node) -> Node:
-        """The gradient as a node of its own."""
+        """Return the gradient as a separate node."""
         read = self.parts(node.ins).sources
         type_ = self.gradient.infer(*(v.type for v in read))
         assert isinstance(type_, Type)
@@ -307,7 +305,6 @@ class FusedStep(Step):
 
 
 @op
-@dataclass(frozen=True)
 class FusedBiasStep(FusedStep, BiasStep):
     """A bias learns from its output's gradient."""
 
@@ -318,7 +315,6 @@ class FusedBiasStep(FusedStep, BiasStep):
 
 
 @op
-@dataclass(frozen=True)
 class FusedWeightStep(FusedStep, WeightStep):
     """A layer's weights learn from its input and its output's gradient."""
 
@@ -334,7 +330,6 @@ class FusedWeightStep(FusedStep, WeightStep):
 
 
 @op
-@dataclass(frozen=True)
 class DenseStep(Op):
     """The float32 head learns: w −= rate · dy ⊗ x and b −= rate · dy.
 

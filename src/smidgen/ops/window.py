@@ -86,3 +86,15 @@ def check_pads(what: str, size: tuple[int, int], pad: Pad) -> None:
         raise GraphError(f"{what} of {size} with padding {pad} has windows outside the map")
     if size[0] * size[1] > MOST_TAPS:
         raise GraphError(f"{what} of {size} sums {size[0] * size[1]:,} elements, the most is {MOST_TAPS:,}")
+
+
+def scatter(columns: Array, window: Window, shape: tuple[int, ...]) -> Array:
+    """Add [rows, columns, kernel rows, kernel columns, channels] back to the map its patches came from."""
+    (top, bottom, left, right), (_, h, w, c) = window.pad, shape
+    rows, cols, kh, kw, _ = columns.shape
+    (sh, sw), (dh, dw) = window.stride, window.dilation
+    full = np.zeros((h + top + bottom, w + left + right, c), columns.dtype)
+    for i in range(kh):
+        for j in range(kw):
+            full[i * dh : i * dh + rows * sh : sh, j * dw : j * dw + cols * sw : sw] += columns[:, :, i, j]
+    return full[None, top : top + h, left : left + w]

@@ -1,10 +1,9 @@
 """Float graph + images → int8 graph: fold, equalise, calibrate, round, correct, report."""
 
 from smidgen.quantization.calibration import METHODS, Method, QuantizationError, QuantizationProgress
-from smidgen.quantization.choosing import PixelChoice, Tried
-from smidgen.quantization.conventions import CONVENTIONS
 from smidgen.quantization.folding import fold
-from smidgen.quantization.quantizing import Quantized, Recipe, quantize
+from smidgen.quantization.pixels import CONVENTIONS, PixelChoice, Tried
+from smidgen.quantization.recipe import Quantized, Recipe, is_float, quantize, quantize_with
 from smidgen.quantization.report import Accuracy, LayerNoise, Report, scored_classes
 
 __all__ = [
@@ -21,6 +20,8 @@ __all__ = [
     "Report",
     "Tried",
     "fold",
+    "is_float",
     "quantize",
+    "quantize_with",
     "scored_classes",
 ]

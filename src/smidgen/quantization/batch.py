@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
-from smidgen.ops.conv import Conv2D, Depthwise, finish
-from smidgen.ops.dense import Dense
-from smidgen.ops.norm import BatchNorm
+from smidgen.ops.normalize import BatchNorm
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
-from smidgen.ops.weighted import Weighted, Windowed
+from smidgen.ops.weighted import Weighted, Windowed, weighted
 from smidgen.ops.window import Window
 
+Result = TypeVar("Result")
 EXACT = 1 << 24  # float32 adds whole numbers below this without rounding
 
 
@@ -43,15 +43,34 @@ def run_batch(graph: Graph, samples: Array, visit: Callable[[Value, Array], None
                 values.pop(value, None)
 
 
+def look_at(graph: Graph, samples: Array, look: Callable[[Value, Array], Result | None]) -> dict[Value, Result]:
+    """Run the graph on samples and return what `look` finds in each value, values without a finding left out."""
+    found: dict[Value, Result] = {}
+
+    def visit(value: Value, array: Array) -> None:
+        if (result := look(value, array)) is not None:
+            found[value] = result
+
+    run_batch(graph, samples, visit)
+    return found
+
+
+def scores_of(graph: Graph, samples: Array) -> Array:
+    """Run the graph on samples and return its scores, [samples, classes]."""
+    return look_at(graph, samples, lambda v, array: array.reshape(len(array), -1) if v == graph.scores else None)[
+        graph.scores
+    ]
+
+
 def _held(graph: Graph, value: Value) -> Array:
     return graph.constants[value] if value in graph.constants else graph.state[value]
 
 
 def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:
-    """One node on a batch; inputs that the graph holds come without the axis of samples."""
+    """Run one node on a batch; inputs that the graph holds come without the axis of samples."""
     held = tuple(v in graph.constants or v in graph.state for v in node.ins)
     if isinstance(node.op, Weighted) and held == (False, True, True):
-        return finish_node(node, accumulate(node, *arrays))
+        return node.op.finish(node, accumulate(node, *arrays))
     if isinstance(node.op, MaxPool | AvgPool | Mean) and not held[0]:
         return _as_channels(node, arrays[0])
     if (node.op.elementwise or isinstance(node.op, BatchNorm)) and not held[0]:
@@ -60,32 +79,22 @@ def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:
 
 
 def accumulate(node: Node, x: Array, w: Array, b: Array) -> Array:
-    """The sums of a convolution or dense layer, bias included, before they are limited or requantized."""
-    op, whole = node.op, x.dtype == np.int8
-    taps = w[..., 0].size if isinstance(op, Depthwise) else w[0].size
-    wide = np.dtype(np.float64 if whole and taps * 128 * 255 >= EXACT else np.float32)
+    """Return the sums of a convolution or dense layer, bias included, before they are limited or requantized."""
+    op, whole = weighted(node), x.dtype == np.int8
+    wide = np.dtype(np.float64 if whole and op.taps(w) * 128 * 255 >= EXACT else np.float32)
     shifted: Array = x.astype(wide) - np.array(node.ins[0].type.zero, wide) if whole else x
-    if isinstance(op, Dense):
+    if not isinstance(op, Windowed):
         acc = shifted @ w.T.astype(wide)
-    elif isinstance(op, Conv2D):
+    elif op.mixes_channels:
         acc = _convolve(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type), op.groups)[:, None]
     else:
-        assert isinstance(op, Depthwise)
         acc = _depthwise(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type))[:, None]
     sums: Array = (acc.astype(np.int64) if whole else acc) + b
     return sums
 
 
-def finish_node(node: Node, acc: Array) -> Array:
-    """Accumulators → what the layer gives."""
-    if isinstance(node.op, Dense):
-        return node.op.finish(node, acc)
-    assert isinstance(node.op, Windowed)
-    return finish(node, node.op.activation, acc)
-
-
 def _taps(x: Array, window: Window, fill: float) -> Iterator[tuple[int, int, Array]]:
-    """For each place of the kernel, what lies under it at every step of the window: [samples, rows, columns, c]."""
+    """Yield for each tap of the kernel the elements it meets at every step: [samples, rows, columns, c]."""
     top, bottom, left, right = window.pad
     if any(window.pad):
         x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
@@ -99,7 +108,7 @@ def _taps(x: Array, window: Window, fill: float) -> Iterator[tuple[int, int, Arr
 
 
 def _convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
-    """Windows laid out in rows, times the weights: one matrix product per group."""
+    """Multiply windows laid out in rows by the weights: one matrix product per group."""
     count, wide = w.shape[0] // groups, w.shape[3]
     taps = [tap for _, _, tap in _taps(x, window, 0.0)]
     n, rows, columns, _ = taps[0].shape
@@ -124,7 +133,7 @@ def _depthwise(x: Array, w: Array, window: Window) -> Array:
 
 
 def _elementwise(node: Node, arrays: tuple[Array, ...], held: tuple[bool, ...]) -> Array:
-    """Every element by itself; what repeats along the first input gets its missing axes behind that of samples."""
+    """Run an elementwise node; inputs that repeat along the first get their missing axes behind that of samples."""
     rank = len(node.ins[0].type.shape)
     fitted = [
         array if kept else array.reshape(len(array), *(1,) * (rank - len(v.type.shape)), *v.type.shape)
@@ -134,7 +143,7 @@ def _elementwise(node: Node, arrays: tuple[Array, ...], held: tuple[bool, ...]) 
 
 
 def _as_channels(node: Node, x: Array) -> Array:
-    """Pools see channels one by one, so that samples can be channels for them."""
+    """Run a pool, which treats channels one by one, with the samples as more channels."""
     n, _, h, w, c = x.shape
     y = np.asarray(node.op.ref(node, np.ascontiguousarray(x[:, 0].transpose(1, 2, 0, 3)).reshape(1, h, w, n * c)))
     apart = np.moveaxis(y.reshape(*y.shape[:-1], n, c), -2, 0)
@@ -142,7 +151,7 @@ def _as_channels(node: Node, x: Array) -> Array:
 
 
 def _one_by_one(node: Node, arrays: tuple[Array, ...], held: tuple[bool, ...]) -> Array:
-    """The reference, one sample at a time; a node of constants alone is computed once for all."""
+    """Run the reference one sample at a time; a node of constants alone is computed once for all."""
     count = next((len(a) for a, kept in zip(arrays, held, strict=True) if not kept), 1)
     made = [
         np.asarray(node.op.ref(node, *(a if kept else a[i] for a, kept in zip(arrays, held, strict=True))))

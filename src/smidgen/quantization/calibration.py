@@ -1,19 +1,21 @@
-"""Calibration: which range each tensor takes on real samples, by one of four methods."""
+"""Calibration: the range each tensor takes on real samples, by one of four methods."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
 from smidgen.errors import SmidgenError
-from smidgen.ir import Array, Graph, QParams, Value
-from smidgen.ir.rewriting import uses
+from smidgen.ir import Array, Graph, Node, QParams, Value
+from smidgen.ir.rewriting import readers, uses
 from smidgen.ops.lookup import Lookup
-from smidgen.quantization.batch import run_batch
+from smidgen.ops.lstm import MOST_BITS, Lstm
+from smidgen.quantization.batch import look_at
 from smidgen.threads import in_order
 
 Method = Literal["minmax", "average", "percentile", "mse"]
@@ -26,6 +28,8 @@ BATCH = 8  # samples at once
 POINTS = 1 << 14  # at which a function is looked at
 FLAT = 0.25  # steps of its output within which a function counts as constant
 
+ROOM = 2.0  # a cell state may become this many times as large as on the samples
+
 Result = TypeVar("Result")
 Range = tuple[float, float]
 ProgressCallback = Callable[["QuantizationProgress"], None]
@@ -37,7 +41,7 @@ class QuantizationError(SmidgenError):
 
 @dataclass(frozen=True)
 class QuantizationProgress:
-    """What is being done, and how many samples of how many are done."""
+    """The stage under way, and how many samples of how many are done."""
 
     doing: str
     done: int
@@ -47,7 +51,7 @@ class QuantizationProgress:
 def each_batch(
     function: Callable[[slice], Result], count: int, doing: str, on_progress: ProgressCallback, threads: int
 ) -> Iterator[Result]:
-    """function(places) of a few samples at a time, in their order; `on_progress` is called for each batch."""
+    """Yield function(places) of a few samples at a time, in their order; `on_progress` is called for each batch."""
     places = [slice(at, min(at + BATCH, count)) for at in range(0, count, BATCH)]
     on_progress(QuantizationProgress(doing, 0, count))
     with closing(in_order(function, places, threads)) as results:
@@ -64,7 +68,7 @@ def calibrate(
     on_progress: ProgressCallback,
     threads: int = 1,
 ) -> dict[Value, Range]:
-    """The range of the input and of every node's output.
+    """Return the range of the input and of every node's output.
 
     `minmax` takes the extremes of all samples, `average` the mean of each sample's extremes; `percentile` keeps
     the given share of the elements and clips the rest, half at either end; `mse` clips where the squared error of
@@ -86,13 +90,13 @@ def calibrate(
 
 
 def functions_of(graph: Graph) -> dict[str, Lookup]:
-    """The function that alone reads a value, by the value's name."""
+    """Return the functions that are the only reader of a value, by the value's name."""
     used = uses(graph)
     return {n.ins[0].name: n.op for n in graph.nodes if isinstance(n.op, Lookup) and used[n.ins[0]] == 1}
 
 
 def _without_flat_ends(graph: Graph, ranges: dict[Value, Range]) -> dict[Value, Range]:
-    """Ranges without the ends where the only reader, a function, is constant: hard-sigmoid outside of ±3."""
+    """Cut off the ends where the only reader, a function, is constant: hard-sigmoid outside of ±3."""
     functions = functions_of(graph)
     found = dict(ranges)
     for node in graph.nodes:
@@ -109,7 +113,7 @@ def _without_flat_ends(graph: Graph, ranges: dict[Value, Range]) -> dict[Value, 
 
 
 def _flat_length(y: Array, within: float) -> int:
-    """The last index up to which all numbers lie `within` of each other."""
+    """Return the last index up to which all numbers lie `within` of each other."""
     spread = np.maximum.accumulate(y) - np.minimum.accumulate(y)
     return int(np.searchsorted(spread, within, "right")) - 1
 
@@ -117,7 +121,7 @@ def _flat_length(y: Array, within: float) -> int:
 def _extremes(
     graph: Graph, samples: Array, on_progress: ProgressCallback, threads: int
 ) -> dict[Value, tuple[Array, Array]]:
-    """The least and largest element of every value, sample by sample."""
+    """Return the least and largest element of every value, sample by sample."""
 
     def look(value: Value, array: Array) -> tuple[Array, Array]:
         flat = array.reshape(len(array), -1)
@@ -127,9 +131,7 @@ def _extremes(
         return low, high
 
     def run(places: slice) -> dict[Value, tuple[Array, Array]]:
-        found: dict[Value, tuple[Array, Array]] = {}
-        run_batch(graph, samples[places], lambda value, array: found.update({value: look(value, array)}))
-        return found
+        return look_at(graph, samples[places], look)
 
     parts = list(each_batch(run, len(samples), "calibrating", on_progress, threads))
     return {
@@ -141,19 +143,17 @@ def _extremes(
 def _histograms(
     graph: Graph, samples: Array, ranges: dict[Value, Range], on_progress: ProgressCallback, threads: int
 ) -> dict[Value, Array]:
-    """How many elements of every value lie in each part of its range."""
+    """Return how many elements of every value lie in each part of its range."""
+
+    def count(value: Value, array: Array) -> Array | None:
+        low, high = ranges[value]
+        if high <= low:
+            return None
+        bins = ((array.reshape(-1) - low) * ((BINS - 1e-3) / (high - low))).astype(np.int64)
+        return np.bincount(np.clip(bins, 0, BINS - 1), minlength=BINS)
 
     def run(places: slice) -> dict[Value, Array]:
-        found: dict[Value, Array] = {}
-
-        def count(value: Value, array: Array) -> None:
-            low, high = ranges[value]
-            if high > low:
-                bins = ((array.reshape(-1) - low) * ((BINS - 1e-3) / (high - low))).astype(np.int64)
-                found[value] = np.bincount(np.clip(bins, 0, BINS - 1), minlength=BINS)
-
-        run_batch(graph, samples[places], count)
-        return found
+        return look_at(graph, samples[places], count)
 
     counts = {v: np.zeros(BINS, np.int64) for v in ranges}
     for part in each_batch(run, len(samples), "counting", on_progress, threads):
@@ -163,7 +163,7 @@ def _histograms(
 
 
 def _percentile_range(low: float, high: float, counts: Array, percentile: float) -> Range:
-    """The range that leaves (100 − percentile) % of the elements out, half of them at either end."""
+    """Return the range that leaves (100 − percentile) % of the elements out, half of them at either end."""
     below = np.cumsum(counts) / counts.sum()
     out = (1 - percentile / 100) / 2
     first, last = int(np.searchsorted(below, out, "right")), int(np.searchsorted(below, 1 - out))
@@ -172,7 +172,7 @@ def _percentile_range(low: float, high: float, counts: Array, percentile: float)
 
 
 def _least_error_range(low: float, high: float, counts: Array) -> Range:
-    """The range, zero included, whose rounding and cutting errors together are least."""
+    """Return the range, zero included, whose rounding and clipping errors together are least."""
     centres = low + (np.arange(BINS) + 0.5) * ((high - low) / BINS)
     ends = min(low, 0.0), max(high, 0.0)
     candidates = {(ends[0] * a, ends[1] * b) for a, b in _clip_shares(*ends)}
@@ -186,7 +186,7 @@ def _least_error_range(low: float, high: float, counts: Array) -> Range:
 
 
 def _clip_shares(low: float, high: float) -> Iterator[tuple[float, float]]:
-    """Shares of either end to try: both by the same, and each alone."""
+    """Yield shares of either end to try: both by the same, and each alone."""
     for share in CLIPS:
         yield share, share
         if low < 0 < high:
@@ -195,8 +195,40 @@ def _clip_shares(low: float, high: float) -> Iterator[tuple[float, float]]:
 
 
 def scale_of(range: Range) -> QParams:
-    """The int8 quantization of a range, which is widened to hold zero."""
+    """Return the int8 quantization of a range, which is widened to hold zero."""
     low, high = min(range[0], 0.0), max(range[1], 0.0)
     width = max(high - low, NARROWEST)
     zero = int(np.clip(np.floor(-128 - low / (width / STEPS) + 0.5), -128, 127))
     return QParams.per_tensor(width / STEPS, zero)
+
+
+def fit_cells(graph: Graph, samples: Array, on_progress: ProgressCallback, threads: int = 1) -> Graph:
+    """Return the graph with as many bits before the point of every LSTM cell state as the samples need."""
+    if not any(isinstance(node.op, Lstm) for node in graph.nodes):
+        return graph
+    read_by = readers(graph)
+
+    def look(value: Value, array: Array) -> dict[Value, float] | None:
+        found: dict[Value, float] = {}
+        for node in read_by.get(value, ()):
+            if isinstance(node.op, Lstm):
+                w, u, b = (graph.constants[v] for v in node.ins[1:])
+                cells = (node.op.states(node, x[0], w, u, b)[1] for x in array)
+                found[node.out] = max(float(np.abs(c).max()) for c in cells)
+        return found or None
+
+    def run(places: slice) -> dict[Value, float]:
+        return {v: size for found in look_at(graph, samples[places], look).values() for v, size in found.items()}
+
+    largest: dict[Value, float] = {}
+    for part in each_batch(run, len(samples), "looking at cells", on_progress, threads):
+        for value, found in part.items():
+            largest[value] = max(largest.get(value, 0.0), found)
+    return replace(graph, nodes=tuple(_fitted(node, largest.get(node.outs[0], 1.0)) for node in graph.nodes))
+
+
+def _fitted(node: Node, largest: float) -> Node:
+    if not isinstance(node.op, Lstm):
+        return node
+    bits = math.ceil(math.log2(max(ROOM * largest, 1.0)))
+    return replace(node, op=replace(node.op, bits=min(bits, MOST_BITS)))

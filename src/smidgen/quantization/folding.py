@@ -9,24 +9,23 @@ import numpy as np
 
 from smidgen.ir import Array, Builder, Graph, Node, Op, Value
 from smidgen.ir.rewriting import producers, readers, rewrite, uses
-from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.dense import Dense
+from smidgen.ops.conv import Depthwise
 from smidgen.ops.elementwise import Activate, Add, Mul
 from smidgen.ops.fusing import fuse_activations, merge_pads
-from smidgen.ops.norm import BatchNorm
+from smidgen.ops.normalize import BatchNorm
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
-from smidgen.ops.weighted import Weighted, Windowed
+from smidgen.ops.weighted import Weighted, Windowed, weighted
 
 
 def _layer(g: Builder, op: Op, x: Value, w: Array, b: Array, outs: tuple[Value, ...]) -> Node:
-    """A linear layer with new weights."""
+    """Return a linear layer with new weights."""
     name = outs[0].name
     weights = g.constant(f"{name}.w", w.astype(np.float32))
     return Node(op, (x, weights, g.constant(f"{name}.b", b.astype(np.float32))), outs)
 
 
 def drop_idle(graph: Graph) -> Graph:
-    """Leave out what changes nothing: reshapes to the same shape, pads of nothing, activations that are none."""
+    """Drop nodes that change nothing: reshapes to the same shape, pads of nothing, activations that are none."""
 
     def rule(g: Builder, node: Node) -> Value | None:
         op, x = node.op, node.ins[0]
@@ -43,7 +42,7 @@ def drop_idle(graph: Graph) -> Graph:
 
 
 def crop_kernels(graph: Graph) -> Graph:
-    """Rows and columns of a kernel that meet padding alone, wherever it stands, are cut off: no scale serves them."""
+    """Cut off rows and columns of a kernel that only ever meet padding: no scale serves them."""
 
     def rule(g: Builder, node: Node) -> Node | None:
         op = node.op
@@ -65,7 +64,7 @@ def crop_kernels(graph: Graph) -> Graph:
 
 
 def _met(side: int, out: int, size: int, stride: int, dilation: int, before: int, after: int) -> tuple[int, int]:
-    """The first and the end of a kernel's taps along one side, without those at its ends that never meet the map."""
+    """Return the first tap and the end along one side, without those at the ends that never meet the map."""
     met = [any(0 <= o * stride + tap * dilation - before < side for o in range(out)) for tap in range(size)]
     first, end = 0, size
     while end - first > 1 and not met[first] and before >= dilation:
@@ -77,7 +76,7 @@ def _met(side: int, out: int, size: int, stride: int, dilation: int, before: int
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """y = x · scale + shift on the last axis, then an activation: what a batch norm, a product or a sum comes to."""
+    """y = x · scale + shift on the last axis, then an activation: a batch norm, a product or a sum."""
 
     x: Value
     scale: Array
@@ -86,7 +85,7 @@ class Affine:
 
 
 def affine(graph: Graph, node: Node) -> Affine | None:
-    """A node as an affine map by constants, where it is one."""
+    """Return a node as an affine map by constants; None if it is none."""
     op, channels = node.op, node.ins[0].type.shape[-1] if node.ins[0].type.shape else 1
     if isinstance(op, BatchNorm):
         held = [graph.constants.get(v) for v in node.ins[1:]]
@@ -103,7 +102,7 @@ def affine(graph: Graph, node: Node) -> Affine | None:
 
 
 def fold_back(graph: Graph) -> Graph:
-    """Affine maps join the convolution, depthwise or dense layer before them."""
+    """Fold affine maps into the convolution, depthwise or dense layer before them."""
     pairs = _joined(graph, lambda before, node: affine(graph, node) is not None)
 
     def rule(g: Builder, node: Node) -> Node | None:
@@ -114,7 +113,7 @@ def fold_back(graph: Graph) -> Graph:
         assert held is not None
         w, b = held
         scale = found.scale.astype(np.float64)
-        along = scale if isinstance(before.op, Depthwise) else scale.reshape(-1, *(1,) * (w.ndim - 1))
+        along = weighted(before).along_outputs(scale, w)
         op = replace(before.op, activation=found.activation)  # type: ignore[call-arg]
         return _layer(g, op, before.ins[0], w * along, b * scale + found.shift, before.outs)
 
@@ -122,7 +121,7 @@ def fold_back(graph: Graph) -> Graph:
 
 
 def _joined(graph: Graph, fits: Callable[[Node, Node], bool]) -> dict[Value, Node]:
-    """Nodes (by their output) that can join the linear layer before them, which nobody else reads, and that layer."""
+    """Return the linear layer that a node can join, by the node's output: the layer before it, with no other reader."""
     used, made_by = uses(graph), producers(graph)
     found = {}
     for node in graph.nodes:
@@ -136,13 +135,13 @@ def _joined(graph: Graph, fits: Callable[[Node, Node], bool]) -> dict[Value, Nod
 
 
 def _weights(graph: Graph, node: Node) -> tuple[Array, Array] | None:
-    """A linear layer's weights and bias in double, where they are constants."""
+    """Return a linear layer's weights and bias in double; None if they are not constants."""
     w, b = (graph.constants.get(v) for v in node.ins[1:3])
     return None if w is None or b is None else (w.astype(np.float64), b.astype(np.float64))
 
 
 def fold_forward(graph: Graph) -> Graph:
-    """Affine maps that only linear layers read join those, where no padding would feel the shift."""
+    """Fold affine maps into the linear layers that read them, if those alone do and no padding would see the shift."""
     maps = {node.out: found for node in graph.nodes if (found := affine(graph, node)) and found.activation == "none"}
     read_by = readers(graph)
     gone = {
@@ -166,25 +165,18 @@ def _takes(graph: Graph, node: Node, value: Value, found: Affine) -> bool:
     op = node.op
     if not isinstance(op, Weighted) or value in node.ins[1:] or _weights(graph, node) is None:
         return False
-    return isinstance(op, Dense) or not any(op.pad) or not np.any(found.shift)
+    return not any(op.pad) or not np.any(found.shift)
 
 
 def _after(node: Node, found: Affine, w: Array, b: Array) -> tuple[Array, Array]:
-    """Weights and bias of a layer that reads x instead of x · scale + shift."""
-    scale, shift = found.scale.astype(np.float64), found.shift.astype(np.float64)
-    if isinstance(node.op, Depthwise):
-        times = w.shape[3] // len(scale)
-        scale, shift = np.repeat(scale, times), np.repeat(shift, times)
-        return w * scale, b + (w * shift).sum(axis=(0, 1, 2))
-    if isinstance(node.op, Conv2D) and node.op.groups > 1:
-        wide, each = w.shape[3], w.shape[0] // node.op.groups
-        group = np.arange(w.shape[0]) // each
-        scale, shift = (n.reshape(-1, wide)[group][:, None, None] for n in (scale, shift))
-    return w * scale, b + (w * shift).sum(axis=tuple(range(1, w.ndim)))
+    """Return weights and bias of a layer that reads x instead of x · scale + shift."""
+    op = weighted(node)
+    scale, shift = (op.along_inputs(numbers.astype(np.float64), w) for numbers in (found.scale, found.shift))
+    return w * scale, b + op.sum_outputs(w * shift)
 
 
 def settle_affine(graph: Graph) -> Graph:
-    """Affine maps that are left become 1×1 depthwise layers on maps, a product and a sum elsewhere."""
+    """Turn the remaining affine maps into 1×1 depthwise layers on maps, a product and a sum elsewhere."""
 
     def rule(g: Builder, node: Node) -> Node | None:
         found = affine(graph, node)
@@ -208,7 +200,7 @@ FOLDS: tuple[Callable[[Graph], Graph], ...] = (
 
 
 def fold(graph: Graph) -> Graph:
-    """All of them in order, again until nothing changes."""
+    """Run all folds in order, again until nothing changes."""
     count = 0
     while count != len(graph.nodes):
         count = len(graph.nodes)

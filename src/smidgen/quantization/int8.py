@@ -1,7 +1,8 @@
-"""Float graph + ranges → int8 graph: which tensors share a quantization, and every constant rounded."""
+"""Float graph + ranges → int8 graph: tensors that share a quantization, rounded constants, corrected biases."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,41 +13,37 @@ from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
-from smidgen.ops.elementwise import Activate, Add, Mul, Requantize
+from smidgen.ops.elementwise import Activate, Add, Maximum, Mul, Requantize
 from smidgen.ops.gru import Gru
-from smidgen.ops.lookup import Lookup
+from smidgen.ops.lookup import Lookup, PRelu
 from smidgen.ops.lstm import Lstm
 from smidgen.ops.matmul import MatMul
-from smidgen.ops.maximum import Maximum
 from smidgen.ops.normalize import Normalize, rounded_constants
-from smidgen.ops.pick import Pick
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
-from smidgen.ops.prelu import PRelu
 from smidgen.ops.recurrence import Recurrent
-from smidgen.ops.resize import ResizeBilinear
+from smidgen.ops.resize import Pick, ResizeBilinear
 from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
 from smidgen.ops.softmax import OUTPUT, Softmax
 from smidgen.ops.unit_norm import UNIT, UnitNorm
-from smidgen.ops.weighted import Weighted
+from smidgen.ops.weighted import Weighted, weighted
+from smidgen.quantization.batch import accumulate, run_node
 from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 
 # The output has the input's quantization.
 KEEPS_QUANTIZATION = (MaxPool, AvgPool, Crop, Pad, Pick, Reshape, ResizeBilinear, Transpose)
 ONE_QUANTIZATION = (Concat, Maximum)  # inputs and output have the same
-# The output has one of its own.
+# The output has a new one.
 NEW_QUANTIZATION = (Activate, Add, Gru, Lstm, MatMul, Mul, Mean, Lookup, Normalize, PRelu)
 FIXED: Mapping[type[Op], QParams] = {Softmax: OUTPUT, UnitNorm: UNIT}  # the output has always the same
-UNWEIGHTED = (*KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION)
 WEIGHT_STEPS = 127
 LARGEST_BIAS = 2**29  # leaves the accumulator room for the products
 NEARLY = 2**-13  # of a step: float32 puts halves a little off
 
 
 def input_scale(preprocessing: Preprocessing, channels: int) -> QParams:
-    """The quantization of an image input: one step per pixel value (p becomes p − 128) where all channels agree.
+    """Return the quantization of an image input: one step per pixel value (p becomes p − 128) if all channels agree.
 
-    Otherwise, and where the numbers of pixels stay away from zero, it is the smallest range that holds them all, and
-    zero.
+    Otherwise, and if the numbers of pixels stay away from zero, it is the smallest range that holds them and zero.
     """
     numbers = preprocessing.numbers(channels)
     step = numbers[1, 0] - numbers[0, 0]
@@ -57,7 +54,7 @@ def input_scale(preprocessing: Preprocessing, channels: int) -> QParams:
 
 
 def check_ops(graph: Graph) -> None:
-    """Raise QuantizationError where an op has no int8 form."""
+    """Raise QuantizationError if an op has no int8 form."""
     for node in graph.nodes:
         if not isinstance(
             node.op, (Conv2D, Depthwise, Dense, *KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION, *FIXED)
@@ -73,7 +70,7 @@ def check_ops(graph: Graph) -> None:
 
 
 def share_scales(graph: Graph, ranges: Mapping[Value, Range], given: QParams | None) -> dict[Value, QParams]:
-    """A quantization for every value that is computed; `given` is that of the input, where it is fixed.
+    """Return a quantization for every computed value; `given` is that of the input, if it is fixed.
 
     Tensors that pools, pads and reshapes join have one, that of all their ranges together; so have the inputs of a
     concatenation or a maximum, but for those that are fixed (an image, probabilities): these are requantized for it.
@@ -103,7 +100,7 @@ def share_scales(graph: Graph, ranges: Mapping[Value, Range], given: QParams | N
 
 
 def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
-    """The same nodes in int8, by the same names."""
+    """Return the same nodes in int8, by the same names."""
     g = Builder(graph.name, graph.preprocessing, graph.classes)
     values = {v: g.input(v.name, Type(v.type.shape, "int8", scales[v])) for v in graph.inputs}
     for node in graph.nodes:
@@ -128,7 +125,7 @@ def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
 
 
 def _operand(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Value) -> Value:
-    """What a node reads: a value made before, or a constant as int8 with one scale."""
+    """Return a node's input: a value made before, or a constant as int8 with one scale."""
     if value not in graph.constants:
         return values[value]
     data = graph.constants[value]
@@ -137,7 +134,7 @@ def _operand(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Val
 
 
 def _in_scale(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Value, q: QParams) -> Value:
-    """What a node reads, in this quantization."""
+    """Return a node's input in this quantization."""
     if value in graph.constants:
         return g.constant(value.name, numerics.quantize(graph.constants[value], q), q)
     made = values[value]
@@ -145,13 +142,13 @@ def _in_scale(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Va
 
 
 def _normalization(g: Builder, node: Node, scale: Array, shift: Array, q: QParams) -> tuple[Value, Value]:
-    """Scales in int16 and shifts in parts of the output's step."""
+    """Return scales in int16 and shifts in parts of the output's step."""
     rounded = rounded_constants(scale, shift, q)
     return g.constant(node.ins[1].name, rounded.scale, rounded.q), g.constant(node.ins[2].name, rounded.shift)
 
 
 def _without_redundant_activation(op: Op, shape: tuple[int, ...], q: QParams) -> Op:
-    """An activation whose limits are those of int8 itself is left to saturation."""
+    """Drop an activation whose limits are those of int8: saturation does the same."""
     activation = getattr(op, "activation", "none")
     if activation == "none" or isinstance(op, Activate):
         return op
@@ -160,7 +157,7 @@ def _without_redundant_activation(op: Op, shape: tuple[int, ...], q: QParams) ->
 
 
 def _layer_constants(g: Builder, node: Node, x: Type, w: Array, b: Array) -> tuple[Value, Value]:
-    """Weights rounded channel by channel, and the bias in steps of the accumulator."""
+    """Return weights rounded channel by channel, and the bias in steps of the accumulator."""
     assert isinstance(node.op, Weighted)
     axis = node.op.weight_axis
     scales = weight_scales(w, b, axis, x.scale)
@@ -172,10 +169,10 @@ def _layer_constants(g: Builder, node: Node, x: Type, w: Array, b: Array) -> tup
 
 
 def _gate_constants(g: Builder, graph: Graph, node: Node, x_scale: float, y_scale: float) -> tuple[Value, ...]:
-    """Weights of x and of the hidden state rounded gate by gate, and the bias in steps of the sums it belongs to."""
+    """Return weights of x and of the hidden state rounded gate by gate, and the bias in steps of its sums."""
     w, u, b = (graph.constants[v] for v in node.ins[1:])
     gates = len(w)
-    beside = np.zeros((gates, b.shape[1]))  # what is added to the sums of the hidden state
+    beside = np.zeros((gates, b.shape[1]))  # added to the sums of the hidden state
     beside[-1] = b[-1] if len(b) > gates else 0.0
     made, steps = [], []
     for value, weights, bias, scale in ((node.ins[1], w, b[:gates], x_scale), (node.ins[2], u, beside, y_scale)):
@@ -188,7 +185,7 @@ def _gate_constants(g: Builder, graph: Graph, node: Node, x_scale: float, y_scal
 
 
 def weight_scales(w: Array, b: Array, axis: int, x_scale: float) -> Array:
-    """One scale per channel: the largest weight is 127 steps; a channel of zeros takes the tensor's largest scale.
+    """Return one scale per channel: the largest weight is 127 steps; a channel of zeros takes the largest scale.
 
     A scale is at least what keeps the bias, in steps of the accumulator, within its range.
     """
@@ -198,3 +195,65 @@ def weight_scales(w: Array, b: Array, axis: int, x_scale: float) -> Array:
     least = np.abs(b.astype(np.float64)) / (x_scale * LARGEST_BIAS)
     wide: Array = np.maximum(scales, least).astype(np.float32).astype(np.float64)
     return wide
+
+
+def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array) -> Graph:
+    """Subtract the mean error that rounding leaves in each channel from its bias, layer by layer.
+
+    `samples` are the input of the float graph, `integers` the same as int8. Errors are taken before the activation,
+    with all earlier layers already corrected.
+    """
+    float_node = {node.out.name: node for node in real.nodes}
+    constants = dict(rounded.constants)
+    graph = replace(rounded, constants=constants)
+    reals, ints = _Values(real, samples), _Values(graph, integers)
+    for node in rounded.nodes:
+        twin = float_node.get(node.out.name)
+        if twin is None:
+            ints.run(node)
+        elif isinstance(node.op, Weighted):
+            sums, wanted = accumulate(node, *ints.of(node)), accumulate(twin, *reals.of(twin))
+            off = _mean_error(node, sums, wanted)
+            constants[node.ins[2]] = _clip_bias(constants[node.ins[2]] - off)
+            ints.keep(node, node.op.finish(node, sums - off))
+            reals.keep(twin, weighted(twin).finish(twin, wanted))
+        else:
+            ints.run(node)
+            reals.run(twin)
+    return graph
+
+
+def _mean_error(node: Node, sums: Array, wanted: Array) -> Array:
+    """Return the mean error of each channel in steps of its accumulator."""
+    w = node.ins[1].type.q
+    assert w is not None
+    step = node.ins[0].type.scale * np.array(w.scale)
+    axes = tuple(range(sums.ndim - 1))
+    errors = sums.mean(axis=axes) - wanted.mean(axis=axes, dtype=np.float64) / step
+    steps: Array = np.rint(np.clip(errors, -LARGEST_BIAS, LARGEST_BIAS)).astype(np.int64)
+    return steps
+
+
+def _clip_bias(bias: Array) -> Array:
+    return np.clip(bias, -2 * LARGEST_BIAS, 2 * LARGEST_BIAS).astype(np.int32)
+
+
+class _Values:
+    """The values of a graph under way, each kept until its last reader has run."""
+
+    def __init__(self, graph: Graph, samples: Array) -> None:
+        self.graph, self.left = graph, Counter(v for node in graph.nodes for v in set(node.ins))
+        self.values: dict[Value, Array] = {graph.inputs[0]: samples}
+
+    def of(self, node: Node) -> tuple[Array, ...]:
+        return tuple(self.values[v] if v in self.values else self.graph.constants[v] for v in node.ins)
+
+    def run(self, node: Node) -> None:
+        self.keep(node, run_node(node, self.of(node), self.graph))
+
+    def keep(self, node: Node, out: Array) -> None:
+        self.values[node.out] = out
+        for value in set(node.ins):
+            self.left[value] -= 1
+            if not self.left[value]:
+                self.values.pop(value, None)

@@ -1,4 +1,4 @@
-"""How close an int8 graph stays to the float one, layer by layer."""
+"""The noise of an int8 graph against its float graph, layer by layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smidgen.data.samples import Samples
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
 from smidgen.ops.elementwise import Requantize
-from smidgen.quantization.batch import run_batch, run_node
+from smidgen.quantization.batch import run_batch, run_node, scores_of
 from smidgen.quantization.calibration import ProgressCallback, each_batch, functions_of
 
 WEAK = 10.0  # dB: below this a layer is pointed out
@@ -22,7 +22,7 @@ WEAK = 10.0  # dB: below this a layer is pointed out
 
 @dataclass(frozen=True)
 class LayerNoise:
-    """Signal to noise of a layer's output in decibels; None where no noise, or no signal, was seen.
+    """Signal to noise of a layer's output in decibels; None if no noise, or no signal, was seen.
 
     `cumulative` includes the noise of all layers before it; `alone` is what the layer adds when it reads the float
     graph's numbers rounded to its input. Where only a function reads a layer, both are measured after that function.
@@ -58,7 +58,7 @@ class Report:
     calibrated: int  # samples that set the ranges
     compared: int  # others, that these figures are of
     held_out: bool  # false where there were too few samples to keep some apart
-    agreement: float  # share of them whose largest output is the same
+    agreement: float  # share of the compared samples whose largest output is the same
     output: float | None  # dB
     layers: tuple[LayerNoise, ...]
     accuracy: Accuracy | None  # None without labels of the model's own classes
@@ -83,7 +83,7 @@ class Report:
         return "\n".join(lines)
 
     def table(self) -> Table:
-        """Every layer, those that add much noise in bold."""
+        """Return a table of all layers, those that add much noise in bold."""
         table = Table(title=Text(self.model), title_justify="left", box=None, pad_edge=False)
         table.add_column("layer", overflow="fold")
         table.add_column("op")
@@ -129,7 +129,7 @@ class _Noise:
 
 @dataclass(frozen=True)
 class _Batch:
-    """What a few samples show: the noise of each layer after all before it and alone, and equal first choices."""
+    """The results of a few samples: the noise of each layer after all before it and alone, and equal first choices."""
 
     noise: dict[str, tuple[_Noise, _Noise]]
     same: int
@@ -148,7 +148,7 @@ class Comparison:
         self.same = self.count = 0
 
     def run(self, samples: Array, integers: Array) -> _Batch:
-        """Samples for the float graph, and the same as the int8 graph takes them."""
+        """Run both graphs: `samples` are the float graph's input, `integers` the same as int8."""
         got: dict[str, Array] = {}
         run_batch(self.rounded, integers, lambda v, array: got.update({v.name: array}))
         floats: dict[str, Array] = {}
@@ -176,7 +176,7 @@ class Comparison:
         self.count += batch.count
 
     def _seen(self, name: str, array: Array) -> Array:
-        """What to compare of a layer's output: the function's result where only a function reads it."""
+        """Return a layer's output for comparison, after the function that is its only reader."""
         function = self.functions.get(name)
         return array if function is None else function.real(array)
 
@@ -192,7 +192,7 @@ class Comparison:
         return run_node(node, tuple(ins), self.rounded)
 
     def _source(self, value: Value) -> Value:
-        """The value the float graph has: that before a requantization."""
+        """Return the value that the float graph has, too: the one before a requantization."""
         node = self.nodes.get(value.name)
         return node.ins[0] if node is not None and isinstance(node.op, Requantize) else value
 
@@ -219,24 +219,18 @@ def _reals(value: Value, array: Array) -> Array:
 
 
 def scored_classes(graph: Graph) -> int | None:
-    """How many classes a graph scores; None where its first output is no list of scores."""
+    """Return how many classes a graph scores; None if its first output is no list of scores."""
     shape = graph.scores.type.shape
     return shape[-1] if shape and math.prod(shape) == shape[-1] > 1 else None
 
 
 def top1(graph: Graph, labelled: Samples, on_progress: ProgressCallback, threads: int = 1) -> float:
-    """The share of the images whose class is the graph's largest output."""
+    """Return the share of the images whose class is the graph's largest output."""
 
     def run(places: slice) -> int:
-        said: list[Array] = []
-
-        def look(value: Value, array: Array) -> None:
-            if value == graph.scores:
-                said.append(array.reshape(len(array), -1).argmax(axis=1))
-
         shown = [as_input(image, pixel_encoding(graph)) for image in labelled.images[places]]
-        run_batch(graph, np.stack(shown), look)
-        return int((said[0] == np.array(labelled.labels[places])).sum())
+        predicted = scores_of(graph, np.stack(shown)).argmax(axis=1)
+        return int((predicted == np.array(labelled.labels[places])).sum())
 
     return sum(each_batch(run, len(labelled), "testing", on_progress, threads)) / len(labelled)
 
@@ -249,7 +243,7 @@ def compare(
     on_progress: ProgressCallback,
     threads: int = 1,
 ) -> Comparison:
-    """Run both over the samples, a few at a time."""
+    """Compare both graphs on the samples, a few at a time."""
     comparison = Comparison(real, rounded)
 
     def run(places: slice) -> _Batch:

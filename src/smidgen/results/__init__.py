@@ -1,1 +1,1 @@
-"""What a stage found, and how it is shown: objects that print themselves, tables and pictures."""
+"""Results of stages, and how they are shown: objects that print themselves, tables and pictures."""

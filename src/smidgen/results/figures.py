@@ -10,40 +10,50 @@ from typing import Literal
 Unit = Literal["number", "bytes", "percent"]
 Shape = Literal["straight", "steps", "none"]  # how the points of a line are joined
 BLACK = "#000000"
+COLOURS = {  # of memory, by what it holds
+    "state": "#8c7fb8",
+    "saved": "#e69f00",
+    "activation": "#56a0d3",
+    "gradient": "#009e73",
+    "scratch": "#9a9a9a",
+}
+STREAMED, CRIMSON, FROZEN = "#f0e442", "#dc143c", "#ececec"
+GAINS = ("#c6dbef", "#8ab8dd", "#4a90c4", "#174a7e")  # by share, pale for few channels
+HARMS = ("#fcc5bf", "#f49a8f", "#dd5a4b", "#a31b12")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: what it shows, and from where to where; None for as far as the marks reach."""
+    """An axis: its title and its ends, where None is as far as the marks reach."""
 
     title: str = ""
     low: float | None = None
     high: float | None = None
     log: bool = False
     unit: Unit = "number"
-    ticks: tuple[float, ...] = ()  # where its numbers stand; at round ones where there are none
-    labels: tuple[str, ...] = ()  # what stands there instead of numbers
+    ticks: tuple[float, ...] = ()  # where its numbers stand; round ones where empty
+    labels: tuple[str, ...] = ()  # that stand there instead of numbers
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar for each x, from its base to y above that; `said` is what each of them tells."""
+    """A bar for each x, from its base to y above that; `notes` are their tooltips."""
 
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    said: tuple[str, ...]
+    notes: tuple[str, ...]
     colours: tuple[str, ...]  # one for all of them, or one each
     width: float | tuple[float, ...] = 0.8
     offset: float | None = None  # from x to a bar's left side; None where x is its middle
     base: tuple[float, ...] = ()
     opacity: float = 1.0
-    edges: bool = False  # whether neighbours are kept apart by a line
+    edges: bool = False  # neighbours are kept apart by a line
     legend: bool = True
     key: str = ""  # its colour in the legend, where the bars have several
 
     def boxes(self) -> Iterator[tuple[float, float, float, float]]:
-        """Left and right, bottom and top of each bar."""
+        """Yield left and right, bottom and top of each bar."""
         widths = self.width if isinstance(self.width, tuple) else repeat(self.width, len(self.x))
         bases = self.base or repeat(0.0, len(self.x))
         for x, y, width, base in zip(self.x, self.y, widths, bases, strict=True):
@@ -53,12 +63,12 @@ class Bars:
 
 @dataclass(frozen=True)
 class Line:
-    """Points and how they are joined; `said` is what each of them tells, where it tells something."""
+    """Points and how they are joined; `notes` are their tooltips, where not empty."""
 
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    said: tuple[str, ...]
+    notes: tuple[str, ...]
     colour: str
     shape: Shape = "straight"
     dashed: bool = False

@@ -1,4 +1,4 @@
-"""What a graph is made of: layer by layer, and in all."""
+"""Contents of a graph: layer by layer, and in total."""
 
 from __future__ import annotations
 

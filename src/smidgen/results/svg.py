@@ -1,4 +1,4 @@
-"""Figures as SVG text that stands in a page: no script and nothing to load; what a mark tells is its tooltip."""
+"""Figures as SVG text within a page: no script, nothing to load, and notes as tooltips."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ROUND = (1, 2, 2.5, 5, 10)  # steps between numbers of an axis, times a power of
 
 @dataclass(frozen=True)
 class Paper:
-    """What a figure is drawn on: its width in units, and the room for numbers to the left and right of a panel."""
+    """The paper a figure is drawn on: its width in units, and the room for numbers on both sides of a panel."""
 
     width: int = WIDTH
     left: int = LEFT
     right: int = RIGHT
 
     def height(self, figure: Figure) -> int:
-        """Of the figure; where panels cannot stand side by side, each gets the height of all."""
+        """Return the height of a figure; where panels cannot stand side by side, each gets the height of all."""
         return figure.height * (len(figure.widths) if figure.widths and self.width < NARROW else 1)
 
 
@@ -35,7 +35,7 @@ PAGE = Paper()
 
 
 def svg(figure: Figure, paper: Paper = PAGE, titled: bool = True) -> str:
-    """The figure, its title above it or for screen readers alone; the same figure gives the same bytes."""
+    """Draw a figure, its title above it or for screen readers alone; the same figure gives the same bytes."""
     title = figure.title if titled else ""
     top = HEADING if title else 6
     legend = _Legend(figure.traces, paper)
@@ -53,7 +53,7 @@ def svg(figure: Figure, paper: Paper = PAGE, titled: bool = True) -> str:
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where a panel's marks lie."""
+    """The place of a panel's marks."""
 
     left: float
     right: float
@@ -78,7 +78,7 @@ def _frames(figure: Figure, paper: Paper, top: float, bottom: float) -> Iterator
 
 @dataclass(frozen=True)
 class _Scale:
-    """From a value to a place, no farther than the axis reaches."""
+    """A map from values to places, no farther than the axis reaches."""
 
     low: float
     high: float
@@ -128,7 +128,7 @@ def _ys(mark: Mark) -> Sequence[float]:
 
 
 def _scale(axis: Axis, values: Sequence[float], start: float, end: float) -> _Scale:
-    """As far as the axis is to reach, or as the marks do with a little room around them."""
+    """Return the scale of an axis: to its ends where it has them, or around the marks with a little room."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     if axis.log:
         low, high = low / 1.2, high * 1.2
@@ -141,7 +141,7 @@ def _scale(axis: Axis, values: Sequence[float], start: float, end: float) -> _Sc
 
 
 def _axes(panel: Panel, frame: _Frame, x: _Scale, y: _Scale) -> Iterator[str]:
-    """Grid, numbers and titles."""
+    """Draw grid, numbers and titles."""
     for at, text in _numbers(panel.y, y, 6):
         yield f'<path class="grid" d="M{frame.left:g} {y(at):g}H{frame.right:g}"/>'
         yield f'<text class="end" x="{frame.left - 6:g}" y="{y(at) + 4:g}">{escape(text)}</text>'
@@ -157,7 +157,7 @@ def _axes(panel: Panel, frame: _Frame, x: _Scale, y: _Scale) -> Iterator[str]:
 
 
 def _numbers(axis: Axis, scale: _Scale, most: int) -> Iterator[tuple[float, str]]:
-    """Where numbers stand, and how they are written; so many at most that none lies over another."""
+    """Yield the numbers of an axis and their texts, so few that none overlaps another."""
     if axis.labels:
         yield from zip(axis.ticks, axis.labels, strict=True)
         return
@@ -169,7 +169,7 @@ def _numbers(axis: Axis, scale: _Scale, most: int) -> Iterator[tuple[float, str]
 
 
 def _round(scale: _Scale, most: int) -> Iterator[float]:
-    """Round numbers that an axis shows."""
+    """Yield round numbers that an axis shows."""
     if scale.log:
         first, last = math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high))
         yield from (10.0**p * f for p in range(first, last + 1) for f in (1, 2, 5) if scale.shows(10.0**p * f))
@@ -192,13 +192,13 @@ def _bars(bars: Bars, x: _Scale, y: _Scale) -> Iterator[str]:
     fill = f' fill="{bars.colours[0]}"' if len(bars.colours) == 1 else ""
     fade = f' fill-opacity="{bars.opacity:g}"' if bars.opacity < 1 else ""
     yield f'<g data-name="{escape(bars.name)}"{style}{fill}{fade}>'
-    for index, (box, said) in enumerate(zip(bars.boxes(), bars.said, strict=True)):
+    for index, (box, note) in enumerate(zip(bars.boxes(), bars.notes, strict=True)):
         left, right, top, bottom = x(box[0]), x(box[1]), y(box[3]), y(box[2])
         if bottom - top <= 0 or right - left <= 0:
             continue
         own = f' fill="{bars.colours[index]}"' if len(bars.colours) > 1 else ""
         place = f'x="{left:g}" y="{top:g}" width="{right - left:.5g}" height="{bottom - top:.5g}"'
-        yield f"<rect {place}{own}>{_told(said)}</rect>"
+        yield f"<rect {place}{own}>{_tooltip(note)}</rect>"
     yield "</g>"
 
 
@@ -209,20 +209,20 @@ def _line(line: Line, x: _Scale, y: _Scale) -> Iterator[str]:
         joined = "".join(f"H{a:g}V{b:g}" if line.shape == "steps" else f"L{a:g} {b:g}" for a, b in points[1:])
         dash = ' stroke-dasharray="6 4"' if line.dashed else ""
         yield f'<path class="line" fill="none"{dash} d="M{points[0][0]:g} {points[0][1]:g}{joined}"/>'
-    for index, ((a, b), said) in enumerate(zip(points, line.said, strict=True)):
+    for index, ((a, b), note) in enumerate(zip(points, line.notes, strict=True)):
         own = f' fill="{line.dots[index]}" stroke="{line.dots[index]}"' if line.dots else ""
         hidden = "" if line.radius else ' fill-opacity="0" stroke-opacity="0"'
-        if said or line.radius:
-            yield f'<circle cx="{a:g}" cy="{b:g}" r="{line.radius or 6:g}"{own}{hidden}>{_told(said)}</circle>'
+        if note or line.radius:
+            yield f'<circle cx="{a:g}" cy="{b:g}" r="{line.radius or 6:g}"{own}{hidden}>{_tooltip(note)}</circle>'
     yield "</g>"
 
 
-def _told(said: str) -> str:
-    return f"<title>{escape(said)}</title>" if said else ""
+def _tooltip(note: str) -> str:
+    return f"<title>{escape(note)}</title>" if note else ""
 
 
 def _sign(mark: Rule | Band | Note, frame: _Frame, x: _Scale, y: _Scale) -> Iterator[str]:
-    """What marks a place: a line across, a stretch, words."""
+    """Draw a line across, a stretch, or words at a place."""
     if isinstance(mark, Band):
         place = f'x="{x(mark.low):g}" y="{frame.top:g}" height="{frame.bottom - frame.top:g}"'
         yield f'<rect {place} width="{x(mark.high) - x(mark.low):.5g}" fill="{mark.colour}" fill-opacity="0.3"/>'
@@ -247,7 +247,7 @@ def _sign(mark: Rule | Band | Note, frame: _Frame, x: _Scale, y: _Scale) -> Iter
 
 
 def _words(frame: _Frame, x: float, y: float, words: str, colour: str, anchor: str) -> str:
-    """Words beside a place, moved where they would leave the paper."""
+    """Write words beside a place, moved where they would leave the paper."""
     wide = LETTER * len(words)
     x = max(min(x, frame.paper.width - 4 - wide), 4) if anchor == "start" else max(x, min(4 + wide, frame.paper.width))
     return f'<text class="sign {anchor}" x="{x:g}" y="{y:g}" fill="{colour}">{escape(words)}</text>'

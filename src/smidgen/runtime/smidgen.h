@@ -3,7 +3,7 @@
  * Every kernel takes its parameters, its inputs, its outputs, then what its family adds:
  *   spatial kernels      the output rows [y0, y1) to compute; maps are found by rows
  *   elementwise kernels  the number of elements
- *   some                 working memory, as large as working.py beside the kernel says
+ *   some                 working memory, as many bytes as the kernel's smg_*_working returns
  * Tensors are NHWC with a batch of one. Nothing is allocated, nothing is kept between calls. */
 #ifndef SMIDGEN_H
 #define SMIDGEN_H

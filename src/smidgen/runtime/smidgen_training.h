@@ -1,4 +1,4 @@
-/* The kernels that a program which learns calls besides those of smidgen.h: masks, gradients, the loss and
+/* The kernels that a program which learns calls in addition to those of smidgen.h: masks, gradients, the loss and
  * steps. */
 #ifndef SMIDGEN_TRAINING_H
 #define SMIDGEN_TRAINING_H

@@ -1,4 +1,4 @@
-"""What is worth training: measured contributions, the search for a scheme under a budget, the learning rate."""
+"""The choice of what to train: measured contributions, the search for a scheme under a budget, the learning rate."""
 
 from smidgen.selection.analysis import AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, average_contributions

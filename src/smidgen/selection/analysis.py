@@ -16,7 +16,7 @@ from typing import IO, Any
 from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.ir import Graph, refuse_variables, verify
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.learning import Course
 from smidgen.selection.contributions import (
     BiasDepth,
@@ -38,13 +38,13 @@ _NOTHING: Mapping[Trial, Outcome] = MappingProxyType({})
 
 
 class Journal:
-    """Outcomes that are there already, and the file the next ones go to; without a file they are kept nowhere."""
+    """Known outcomes, and the file for the next ones; without a file they are not kept."""
 
     def __init__(self, file: IO[bytes] | None = None, known: Mapping[Trial, Outcome] = _NOTHING) -> None:
         self._file, self.known, self.empty = file, known, not known
 
     def add(self, trial: Trial, outcome: Outcome) -> None:
-        """One more line, on the disk when this returns."""
+        """Add a line; it is on the disk when this returns."""
         if self._file is None:
             return
         self.empty = False
@@ -56,13 +56,13 @@ class Journal:
 
 
 def journal_path(output: Path) -> Path:
-    """Where the outcomes of an analysis lie until it is whole."""
+    """Return the file that keeps the outcomes of an analysis until it is complete."""
     return output.with_name(f"{output.name}.part")
 
 
 @contextmanager
 def open_journal(path: Path, setup: Setup) -> Iterator[Journal]:
-    """The journal of this very analysis, a new one where there is none; ContributionsError where it is another's."""
+    """Open the journal of this analysis, or begin one; raise ContributionsError where it belongs to another."""
     try:
         file = path.open("a+b")
     except OSError as error:
@@ -79,7 +79,7 @@ def open_journal(path: Path, setup: Setup) -> Iterator[Journal]:
         whole = text[: text.rfind(b"\n") + 1]  # a last line without an end was cut off when it was written
         first = json.dumps(header).encode() + b"\n"
         if not whole and not first.startswith(text):
-            raise ContributionsError(f"{path} is not as smidgen analyze wrote it; remove the file to begin anew")
+            raise ContributionsError(f"{path} was not written by smidgen analyze; remove it to start over")
         journal = Journal(file, _known(whole.decode(errors="replace").splitlines(), header, path))
         file.truncate(len(whole))
         if not whole:
@@ -109,15 +109,15 @@ def _known(lines: list[str], header: Mapping[str, Any], path: Path) -> dict[Tria
                 found[trial] = outcome
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SchemeError) as error:
             raise ContributionsError(
-                f"line {number} of {path} is not as smidgen analyze wrote it ({type(error).__name__}); remove the file "
-                "to begin anew"
+                f"line {number} of {path} was not written by smidgen analyze ({type(error).__name__}); remove the file "
+                "to start over"
             ) from None
     return found
 
 
 def _check_header(found: Any, header: Mapping[str, Any], path: Path) -> None:
-    """Raise ContributionsError with what differs between the analysis a journal is of and this one."""
-    way_out = f"give the same, or remove {path} to begin anew"
+    """Raise ContributionsError naming the first difference between the journal's analysis and this one."""
+    way_out = f"give the same, or remove {path} to start over"
     if found["format"] != header["format"]:
         raise ContributionsError(
             f"{path} has format {str(found['format'])[:20]}, this version writes {FORMAT}; {way_out}"
@@ -151,15 +151,12 @@ QUICK_JUDGED = 500  # images
 
 @dataclass(frozen=True)
 class AnalysisProgress:
-    """Trials done of how many, and of those under way so much, in trials.
-
-    The first so many were found in the journal of an interrupted analysis.
-    """
+    """Trials done, and how far those under way are."""
 
     done: int
     total: int
-    found: int
-    part: float = 0.0
+    found: int  # of those done, in the journal of an interrupted analysis
+    part: float = 0.0  # of those under way, in trials
 
 
 def analyze(
@@ -179,13 +176,13 @@ def analyze(
     ray: str | None = None,
     on_progress: Callable[[AnalysisProgress], None] = lambda _: None,
 ) -> Contributions:
-    """Train a network many times, each time with other biases and weights, and judge it on training images held back.
+    """Train a network many times, each time with other biases and weights, and test it on training images held back.
 
     With `output` the contributions are written there, and on the way each outcome to a journal beside it, from which
-    an interrupted analysis goes on. `quick` takes about QUICK_STEPS steps and says in `left_out` what it leaves out.
-    `limit` is the most images to learn from; `most` the analytic memory up to which layers are tried, `reach` tries
-    the last so many alone. `target` is "host" or "cuda"; `ray` is "auto" or the address of a cluster, whose GPUs are
-    used where it has any and the target is not "host". Neither changes a number.
+    an interrupted analysis continues. `quick` takes about QUICK_STEPS steps; `left_out` lists what it does not measure.
+    `limit` is the most images to learn from, `most` the analytic memory up to which layers are tried, `reach` the
+    number of last layers to try. `target` is "host" or "cuda"; `ray` is "auto" or the address of a cluster, whose GPUs
+    are used where it has any and the target is not "host". Neither changes a number.
     """
     verify(model)
     refuse_variables(model, "an analysis")
@@ -207,7 +204,7 @@ def analyze(
 
 
 def find_launcher(target: str | None, workers: int | None, ray: str | None) -> Launcher:
-    """What runs the trials."""
+    """Return the launcher for the trials."""
     if target not in (None, "host", "cuda"):
         raise InputError(f"{target} cannot run an analysis; give host or cuda")
     if workers is not None and workers < 1:
@@ -221,7 +218,7 @@ def find_launcher(target: str | None, workers: int | None, ray: str | None) -> L
 def _set_up(
     model: Graph, data: Data, steps: int | None, epochs: int | None, learning_rate: float, limit: int | None
 ) -> tuple[Setup, tuple[str, ...]]:
-    """The images to learn from and to judge with and the course, of so many steps at most where they are limited."""
+    """Return the samples, the course of at most `steps` steps where given, and what a limit leaves out."""
     classes = len(data.classes)
     if limit is not None and limit < classes:
         raise InputError(f"{limit} images cannot show {classes} classes; give as many at least")
@@ -255,7 +252,7 @@ def _run(
     journal: Journal,
     on_progress: Callable[[AnalysisProgress], None],
 ) -> dict[Trial, Outcome]:
-    """The outcome of every trial: of those in the journal what stands there, of the rest what the launcher gives."""
+    """Return the outcome of every trial, from the journal where it is known and else from the launcher."""
     outcomes = {trial: journal.known[trial] for trial in trials if trial in journal.known}
     found = len(outcomes)
     on_progress(AnalysisProgress(found, len(trials), found))

@@ -1,102 +1,177 @@
-"""The least SRAM that a scheme can take, told layer by layer without planning it.
+"""The search problem of a network: a lower bound of the SRAM of every choice, layer by layer, without planning it.
 
 State is a sum over what learns. Of the arena a part is certain in whatever order a step runs: what the forward pass
-keeps for the gradients of a layer lies there until they are computed, and the gradient of a later layer's output comes
-first. So each layer adds what it keeps to the least that the layers behind it need, and while its own gradient is
-computed at least that gradient, what it is computed from and the kernel's working memory are there besides.
+keeps for the gradients of a layer stays until they are computed, and the gradient of a later layer's output comes
+first. So each layer adds what it keeps to the least that the layers behind it need. While its own gradient is computed,
+that gradient, its inputs and the kernel's working memory are in the arena too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Type, Value, memory_read, virtual_sources
 from smidgen.memory import state_bytes
-from smidgen.memory.layout import ALIGNMENT, padded
-from smidgen.memory.lives import roots_of
-from smidgen.memory.working import Working
+from smidgen.memory.layout import ALIGNMENT, Working, padded
+from smidgen.memory.planner import roots_of
 from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
 from smidgen.ops.update import initial_fraction
+from smidgen.selection.contributions import Contributions
+from smidgen.selection.problem import NOTHING, UNIT, Choice, Layer, Problem
 from smidgen.training import Options, build_training, passes
 from smidgen.training.head import layers
-from smidgen.training.scheme import Scheme, Trained, layer_memory
+from smidgen.training.scheme import Scheme, Trained, layer_memory, resolve
 
 NEVER = 1 << 20  # biases: more than any network has
 EXPONENT = 4  # bytes of the step state for each gradient
 
 
+def pose_analytic(graph: Graph, contributions: Contributions, bits: int) -> Problem:
+    """Pose the problem with the paper's analytic sum as the cost."""
+    trained, deepest = _trained(graph, contributions, streamed_input=False), contributions.depths[-1].biases
+    found = []
+    for index, bias in enumerate(resolve(Scheme("biases", len(layers(graph))), graph)):
+        bytes_ = layer_memory(bias)
+        options = [(share, layer_memory(one)) for (layer, share), one in trained.items() if layer == index]
+        choices = tuple(
+            Choice(share, _weights_gain(contributions, index, share, bits), 0, memory.saved + memory.weights)
+            for share, memory in options
+        )
+        found.append(Layer(_worthwhile(choices), kept=bytes_.masks + bytes_.biases))
+    return Problem(bits, tuple(found), _bias_gains(contributions, deepest))
+
+
+def pose_planned(
+    graph: Graph,
+    contributions: Contributions,
+    bits: tuple[int, ...],
+    options: Options,
+    working: Working,
+    overhead: int,
+    streamed_input: bool,
+) -> tuple[Problem, ...]:
+    """Pose the problem with the least SRAM of the compiled program as the cost, for each number of bits."""
+    deepest = contributions.depths[-1].biases
+    trained, known = _trained(graph, contributions, streamed_input), _measure_biases(graph, deepest, options, working)
+
+    def problem(bits: int) -> Problem:
+        found = []
+        for index, (bytes_, held) in enumerate(zip(known.layers, known.inputs, strict=True)):
+            choices = tuple(
+                Choice(
+                    share,
+                    _weights_gain(contributions, index, share, bits),
+                    _weight_state(one, bits, options),
+                    _saved_bytes(one, *held),
+                )
+                for (layer, share), one in trained.items()
+                if layer == index
+            )
+            found.append(replace(bytes_, choices=_worthwhile(choices)))
+        gains = _bias_gains(contributions, deepest)
+        return Problem(bits, tuple(found), gains, overhead + _head_state(graph, options, bits), known.head_arena)
+
+    return tuple(problem(one) for one in bits)
+
+
+def _trained(
+    graph: Graph, contributions: Contributions, streamed_input: bool
+) -> Mapping[tuple[int, Fraction], Trained]:
+    """Return what learns with each measured share of a layer's weights.
+
+    An image that arrives in rows is gone when gradients are computed, so a layer that reads it is frozen.
+    """
+    numbered, roots = layers(graph), roots_of(graph)
+    found: dict[tuple[int, Fraction], Trained] = {}
+    for share in sorted({one.share for one in contributions.shares}):
+        with_it = tuple((one.layer, share) for one in contributions.shares if one.share == share)
+        for one in resolve(Scheme("all", len(numbered), with_it), graph):
+            on_image = roots.get(one.node.ins[0]) == graph.image
+            if one.channels and not (streamed_input and on_image):
+                found[one.layer, share] = one
+    return found
+
+
+def _weights_gain(contributions: Contributions, layer: int, share: Fraction, bits: int) -> int:
+    return round(contributions.weights_gain(layer, share) * contributions.kept(bits) * UNIT)
+
+
+def _bias_gains(contributions: Contributions, deepest: int) -> tuple[int, ...]:
+    return tuple(round(contributions.biases_gain(biases) * UNIT) for biases in range(deepest + 1))
+
+
+def _worthwhile(choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
+    """Return no training, and each choice that gains more than all cheaper ones; `choices` ascend by cost."""
+    kept = [NOTHING]
+    for choice in choices:
+        if choice.gain > kept[-1].gain:
+            kept.append(choice)
+    return tuple(kept)
+
+
 @dataclass(frozen=True)
-class LayerBytes:
-    """What a layer adds where its bias learns, whichever weights do: bytes."""
+class _BiasBytes:
+    """The bytes that learning biases takes, from the last layer to any."""
 
-    state: int  # its bias, and the exponents of the gradients on the way to it
-    kept: int  # in the arena, from the forward pass until its gradient is there
-    early: int  # the arena at least, at some time before its saved input is done with, that input not counted
-    late: int  # the same at some time at which its saved input may be gone
-    input_kept: bool  # whether its whole input is kept for the gradient of a bias anyway
-    input_readers: int  # how many layers read its input
+    layers: tuple[Layer, ...]  # first to last, without choices
+    inputs: tuple[tuple[bool, int], ...]  # is its input kept for a bias's gradient, and how many layers read it
+    head_arena: int  # bytes at least, all saved inputs on top
 
 
-@dataclass(frozen=True)
-class BiasBytes:
-    """What learning biases takes, from the last layer to any: bytes."""
-
-    layers: tuple[LayerBytes, ...]  # first to last
-    head_arena: int  # at least, all saved inputs on top
-
-
-def measure_biases(graph: Graph, deepest: int, options: Options, working: Working) -> BiasBytes:
-    """What the last `deepest` biases take, layer by layer."""
-    numbered = layers(graph)
+def _measure_biases(graph: Graph, deepest: int, options: Options, working: Working) -> _BiasBytes:
+    """Measure what the last `deepest` biases take, layer by layer."""
+    numbered, roots = layers(graph), roots_of(graph)
     step = passes.run(build_training(graph, Scheme("biases", deepest), options, images=None).step)
     found = _Step(step, {node.ins[2].name: len(numbered) - i for i, node in enumerate(numbered)}, working)
-    roots = roots_of(graph)
     sources = [roots.get(node.ins[0]) for node in numbered]
-    rows: list[LayerBytes] = []
-    for node, source in zip(numbered, sources, strict=True):
-        biases = len(numbered) - len(rows)
-        kept, readers = node.ins[0].name in found.crossing, sources.count(source)
+    inputs = tuple(
+        (node.ins[0].name in found.crossing, sources.count(source))
+        for node, source in zip(numbered, sources, strict=True)
+    )
+    rows = []
+    for biases, node in zip(range(len(numbered), 0, -1), numbered, strict=True):
         if biases > deepest:
-            rows.append(LayerBytes(0, 0, 0, 0, kept, readers))
+            rows.append(Layer())
             continue
         bias = node.ins[2].type
         buffer = padded(options.rule.buffer(bias).bytes) if options.rule.buffered else 0
         exponents = EXPONENT * (found.gradients(biases) - found.gradients(biases - 1))
-        state = padded(bias.bytes) + buffer + exponents
-        rows.append(LayerBytes(state, *found.layer(biases), kept, readers))
-    return BiasBytes(tuple(rows), found.least_of_head())
+        kept, early, late = found.layer(biases)
+        rows.append(Layer(state=padded(bias.bytes) + buffer + exponents, kept=kept, early=early, late=late))
+    return _BiasBytes(tuple(rows), inputs, found.least_of_head())
 
 
-def head_state(graph: Graph, options: Options, bits: int) -> int:
-    """Bytes of state where nothing learns but the head; those of an int8 head depend on the bits of weights."""
+def _head_state(graph: Graph, options: Options, bits: int) -> int:
+    """Return the bytes of state of the head alone; those of an int8 head depend on the bits per weight."""
     scheme = Scheme("head", 0, weight_bits=bits)
     return state_bytes(passes.run(build_training(graph, scheme, options, images=None).step))
 
 
-def weight_state(trained: Trained, bits: int, options: Options) -> int:
-    """Bytes of state of a layer's weights that learn, with their fractions."""
+def _weight_state(trained: Trained, bits: int, options: Options) -> int:
+    """Return the bytes of state of a layer's trained weights, with their fractions."""
     size = layer_memory(trained).weights
     fraction = initial_fraction(size, bits - 8).nbytes if bits > 8 else 0
     buffer = options.rule.buffer(Type((size,), "int8")).bytes if options.rule.buffered else 0
     return padded(size) + padded(fraction) + padded(buffer)
 
 
-def saved_bytes(trained: Trained, layer: LayerBytes) -> int:
-    """Bytes of a layer's input that its weights' gradient keeps in the arena, beyond what is there anyway, at least.
+def _saved_bytes(trained: Trained, kept: bool, readers: int) -> int:
+    """Return the least bytes of a layer's input that its weights' gradient adds to the arena.
 
     Layers that read the same map may keep it together: each counts its part.
     """
-    if not trained.partial and layer.input_kept:
+    if not trained.partial and kept:
         return 0
-    return padded(layer_memory(trained).saved) // layer.input_readers // ALIGNMENT * ALIGNMENT
+    return padded(layer_memory(trained).saved) // readers // ALIGNMENT * ALIGNMENT
 
 
 class _Step:
-    """The step that trains biases: which nodes must run before which, and from which depth of biases on each runs."""
+    """The step that trains biases: the order its nodes must have, and the depth of biases from which each runs."""
 
     def __init__(self, step: Graph, depths: dict[str, int], working: Working) -> None:
         self.step, self.working = step, working
@@ -113,21 +188,21 @@ class _Step:
         self.alive = self._alive()
 
     def _before(self) -> Array:
-        """[i, j]: whether node j must run before node i. All that predicts runs before the loss, the rest after."""
+        """Return [i, j]: whether node j must run before node i. The forward pass precedes the loss."""
         before = self.reads.copy()
         before[self.loss, : self.loss] = True
         before[self.loss + 1 :, : self.loss + 1] = True
         return before
 
     def _depths(self, depths: dict[str, int]) -> dict[int, int]:
-        """For each node that updates state the number of biases with which it begins to: 0 for what is no bias."""
+        """Return the number of biases from which each node updates state; 0 for what is no bias."""
         found: dict[int, int] = {}
         for old, new in self.step.updates.items():
             found[self.maker[new]] = max(found.get(self.maker[new], 0), depths.get(old.name, 0))
         return found
 
     def _needed(self) -> Array:
-        """For each node the least number of biases with which it is part of the step."""
+        """Return the least number of biases with which each node is part of the step."""
         needed: Array = np.full(len(self.nodes), NEVER)
         assert self.step.roles is not None
         advance = self.step.updates.get(self.step.roles.step_state)  # it reads whatever gradients there are
@@ -140,7 +215,7 @@ class _Step:
         return needed
 
     def _spine(self) -> list[int]:
-        """The nodes from the loss on that the deepest bias's gradient depends on.
+        """Return the nodes from the loss on that the deepest bias's gradient depends on.
 
         Requantizations are not among them: where their input has one reader they become a part of the node before.
         """
@@ -153,7 +228,7 @@ class _Step:
         return [i for i in there if not isinstance(self.nodes[i].op, RequantizeGrad)]
 
     def _alive(self) -> Array:
-        """[biases, place in the spine]: bytes alive there at least with so many biases."""
+        """Return [biases, place in the spine]: the least bytes alive there with that many biases."""
         spine, deepest = np.array(self.spine), max(self.depth_of.values(), default=0)
         grown: Array = np.zeros((deepest + 1, len(spine)), np.int64)
         for root, readers in self._readers().items():
@@ -169,7 +244,7 @@ class _Step:
         return alive
 
     def _since(self, made: int | None) -> int:
-        """The least number of biases with which what a node makes, or an input, is there."""
+        """Return the least number of biases with which a node's output, or an input, exists."""
         if made is None:
             return 0
         node, needed = self.nodes[made], int(self.needed[made])
@@ -189,7 +264,7 @@ class _Step:
         return uses
 
     def _readers(self) -> dict[Value, list[int]]:
-        """The nodes that read each tensor of the arena in any form."""
+        """Return the nodes that read each tensor of the arena in any form."""
         sources = virtual_sources(self.step)
         readers: dict[Value, list[int]] = {root: [] for root in self.outputs}
         for i, node in enumerate(self.nodes):
@@ -198,14 +273,14 @@ class _Step:
         return readers
 
     def _own(self, node: Node) -> int:
-        """Working memory of a node, less what its output may take of its input's place."""
+        """Return a node's working memory, less the bytes of its input that its output may reuse."""
         donor = node.op.donor(node)
         shared = 0 if donor is None else min(padded(v.type.bytes) for v in (node.ins[donor], node.outs[0]))
         return padded(self.working(node, False)) - shared
 
     @cached_property
     def crossing(self) -> frozenset[str]:
-        """Names of what lies in the arena from before the loss to behind it, under any name."""
+        """All names of the tensors that stay in the arena from before the loss to after it."""
         kept = {
             root
             for root, readers in self._readers().items()
@@ -214,16 +289,16 @@ class _Step:
         return frozenset(value.name for value, root in self.roots.items() if root in kept)
 
     def gradients(self, biases: int) -> int:
-        """How many gradients have an exponent, at least; those in float32 have none."""
+        """Return the least number of gradients that have an exponent; those in float32 have none."""
         made = ((i, node) for i, node in enumerate(self.nodes) if isinstance(node.op, FromFloat | GradOp))
         return sum(self._since(i) <= biases for i, node in made if node.outs[0].type.dtype == "int8")
 
     def least_of_head(self) -> int:
-        """The least arena of the head alone."""
+        """Return the least arena of the head alone."""
         return max(int(self.alive[0, place]) for place in self._places(0))
 
     def layer(self, biases: int) -> tuple[int, int, int]:
-        """What the deepest of so many biases keeps, and the least arena while its saved input is there, and after."""
+        """Return what the deepest bias keeps, and the least arena while its saved input exists, and after."""
         known = [place for fewer in range(biases) for place in self._places(fewer)]
         kept = min(int(self.alive[biases, place] - self.alive[biases - 1, place]) for place in known)
         early = [place for place in self._places(biases) if self._precedes(place, biases)]
@@ -234,18 +309,18 @@ class _Step:
         return kept, least_early, least_late
 
     def _places(self, biases: int) -> list[int]:
-        """Places in the spine that come with so many biases and are certain to precede the gradients of deeper ones."""
+        """Return the spine's places that begin at this depth and certainly precede the gradients of deeper biases."""
         new = (place for place, i in enumerate(self.spine) if self.needed[i] == biases)
         return [place for place in new if self._precedes(place, biases + 1)]
 
     def _precedes(self, place: int, biases: int) -> bool:
-        """Whether a node of the spine runs before the steps of all biases from so many on."""
+        """Return whether a node of the spine runs before the updates of all biases from this depth on."""
         deeper = (i for i, depth in self.depth_of.items() if depth >= biases)
         return all(self.before[i, self.spine[place]] for i in deeper)
 
 
 def _ancestors(graph: Graph, maker: Mapping[Value, int]) -> Array:
-    """[i, j]: whether node i depends on what node j computes."""
+    """Return [i, j]: whether node i depends on what node j computes."""
     found: Array = np.zeros((len(graph.nodes), len(graph.nodes)), bool)
     for i, node in enumerate(graph.nodes):
         for j in {maker[v] for v in node.ins if v in maker}:

@@ -28,7 +28,7 @@ class ContributionsError(SmidgenError):
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the runs had in common: their data, how long and at which rate they learned."""
+    """The conditions of all runs: their data, epochs and learning rate."""
 
     data: str
     digest: str  # of what was learned from and judged with, as `Data.digest`
@@ -60,7 +60,7 @@ class LayerShare:
 
 @dataclass(frozen=True)
 class BitsTried:
-    """Top-1 of one and the same scheme with so many bits of each trained weight."""
+    """Top-1 of a fixed scheme with a number of bits per trained weight."""
 
     bits: int
     accuracy: float
@@ -86,19 +86,19 @@ class Contributions:
 
     @property
     def measured(self) -> bool:
-        """Whether anything was trained; otherwise a rule says what parts add."""
+        """Return whether anything was trained; otherwise the gains are estimates."""
         return bool(self.conditions.seeds)
 
     def biases_gain(self, biases: int) -> float:
-        """What the last so many biases add to the head alone; between depths that were measured, on a line."""
+        """Return the gain of the last biases over the head alone, interpolated between measured depths."""
         return self._depth_accuracy(biases) - self.depths[0].accuracy
 
     def beside(self, layer: int) -> int:
-        """How many biases learned where a layer's weights were measured."""
+        """Return the number of biases that learned where a layer's weights were measured."""
         return max(self.base, len(self.layers) - layer)
 
     def weights_gain(self, layer: int, share: Fraction) -> float:
-        """What that share of a layer's weights adds to biases; below zero where it harms."""
+        """Return the gain of a share of a layer's weights over biases alone; below zero where it harms."""
         for one in self.shares:
             if (one.layer, one.share) == (layer, share):
                 return one.accuracy - self._depth_accuracy(self.beside(layer))
@@ -108,7 +108,7 @@ class Contributions:
         )
 
     def kept(self, bits: int) -> float:
-        """The share of the weights' gain that is left with so many bits, from 0 to 1; 1 where it was not tried."""
+        """Return the share of the weights' gain that remains with these bits, from 0 to 1; 1 where not measured."""
         tried = {one.bits: one.accuracy for one in self.bits}
         without = self._depth_accuracy(self.base)
         most = max(tried.values(), default=without)
@@ -117,7 +117,7 @@ class Contributions:
         return min(max((tried[bits] - without) / (most - without), 0.0), 1.0)
 
     def predict_gain(self, scheme: Scheme, bits: int | None = None) -> float:
-        """The sum of what the parts of a scheme add, as if they did not meet."""
+        """Return the sum of the gains of a scheme's parts, as if they did not interact."""
         weights = 0.0
         for layer, part in scheme.weights:
             if not isinstance(part, Fraction):
@@ -154,7 +154,7 @@ class Contributions:
         return low.accuracy + along * (high.accuracy - low.accuracy)
 
     def to_json(self) -> str:
-        """A file's text, with a digest by which damage is noticed."""
+        """Return a file's text, with a digest that shows damage."""
         plain = _plain(self)
         return json.dumps({**plain, "sha256": _digest(plain)}, indent=1, allow_nan=False)
 
@@ -182,12 +182,12 @@ class Contributions:
 
 
 def layer_names(graph: Graph) -> tuple[str, ...]:
-    """What tells the layers of a network from those of another."""
+    """Return the names that identify a network's layers."""
     return tuple(str(LayerShape.of(node)) for node in layers(graph))
 
 
 def read_contributions(path: Path) -> Contributions:
-    """The contributions in a file, or ContributionsError."""
+    """Read contributions from a file, or raise ContributionsError."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -199,7 +199,7 @@ def read_contributions(path: Path) -> Contributions:
 
 
 def write_contributions(contributions: Contributions, path: Path) -> None:
-    """The file as a whole, or none."""
+    """Write the whole file, or none."""
     write_whole(path, contributions.to_json().encode() + b"\n")
 
 
@@ -213,14 +213,14 @@ def _digest(plain: dict[str, Any]) -> str:
 
 
 def _parsed(plain: dict[str, Any]) -> Contributions:
-    """The same as objects; raises what `from_json` catches where something is missing or impossible."""
+    """Parse contributions; raises what `from_json` catches where something is missing or impossible."""
     conditions, *averaged = map(_conditions, (plain["conditions"], *plain.get("averaged", ())))
     depths = tuple(BiasDepth(int(one["biases"]), _accuracy(one)) for one in plain["depths"])
     shares = tuple(LayerShare(int(one["layer"]), Fraction(one["share"]), _accuracy(one)) for one in plain["shares"])
     bits = tuple(BitsTried(int(one["bits"]), _accuracy(one)) for one in plain["bits"])
     names = tuple(str(name) for name in plain["layers"])
-    base, said = int(plain["base"]), tuple(str(line) for line in plain["left_out"])
-    found = Contributions(str(plain["model"]), names, conditions, depths, base, shares, bits, said, tuple(averaged))
+    base, left_out = int(plain["base"]), tuple(str(line) for line in plain["left_out"])
+    found = Contributions(str(plain["model"]), names, conditions, depths, base, shares, bits, left_out, tuple(averaged))
     count, order = len(names), [one.biases for one in depths]
     if not order or order != sorted(set(order)) or order[0] != 0 or not 0 <= base <= order[-1] <= count:
         raise ValueError(f"biases {order[:8]}, base {base} and {count} layers do not fit together")
@@ -228,7 +228,7 @@ def _parsed(plain: dict[str, Any]) -> Contributions:
     if keys != sorted(set(keys)) or any(not 0 <= layer < count or not 0 < share <= 1 for layer, share in keys):
         raise ValueError("the layers and shares do not fit together")
     if any(found.beside(layer) > order[-1] for layer, _ in keys):
-        raise ValueError(f"a layer lies deeper than {order[-1]} biases")
+        raise ValueError(f"a layer is deeper than {order[-1]} biases")
     return found
 
 
@@ -247,10 +247,10 @@ Measured = TypeVar("Measured", BiasDepth, LayerShare, BitsTried)
 
 
 def average_contributions(contributions: Sequence[Contributions]) -> Contributions:
-    """The mean of every accuracy; a run that diverged in one of the analyses counts as diverged.
+    """Average every accuracy; a run that diverged in one of the analyses counts as diverged.
 
-    What a part adds depends on the images and on how long they are learned from, so that a scheme for many tasks is
-    better chosen by several analyses. They must have tried the same parts of the same layers.
+    Gains depend on the images and on how long the runs learn, so a scheme for many tasks is better chosen with several
+    analyses. They must have tried the same parts of the same layers.
     """
     if not contributions:
         raise ContributionsError("there are no contributions to average; give one at least")
@@ -260,25 +260,25 @@ def average_contributions(contributions: Sequence[Contributions]) -> Contributio
     if not others:
         return first
     conditions = [given for one in contributions for given in (one.conditions, *one.averaged)]
-    said = dict.fromkeys(line for one in contributions for line in one.left_out)
+    left_out = dict.fromkeys(line for one in contributions for line in one.left_out)
     return replace(
         first,
         conditions=conditions[0],
         depths=tuple(_means([one.depths for one in contributions])),
         shares=tuple(_means([one.shares for one in contributions])),
         bits=tuple(_means([one.bits for one in contributions])),
-        left_out=tuple(said),
+        left_out=tuple(left_out),
         averaged=tuple(conditions[1:]),
     )
 
 
 def read_several(paths: Sequence[Path]) -> Contributions:
-    """The contributions in a file, or the mean of those in several."""
+    """Read contributions from a file, or the mean of several files."""
     return average_contributions([read_contributions(path) for path in paths])
 
 
 def _check_alike(one: Contributions, other: Contributions) -> None:
-    """Raise ContributionsError unless both tried the same."""
+    """Raise ContributionsError unless both tried the same parts."""
     if one.layers != other.layers:
         raise ContributionsError(
             f"contributions of {one.model} and of {other.model} cannot be averaged: their layers differ; give those "

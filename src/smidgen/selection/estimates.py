@@ -9,8 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from smidgen.ir import Graph, Node
-from smidgen.ops.conv import Conv2D
-from smidgen.ops.dense import Dense
+from smidgen.ops.weighted import weighted
 from smidgen.selection.contributions import (
     BiasDepth,
     BitsTried,
@@ -34,7 +33,7 @@ SAID = "everything: gains are by rule (layers that do not narrow, later ones mor
 
 
 def estimate(graph: Graph) -> Contributions:
-    """What a scheme's parts may add to accuracy, judged by the shapes of layers alone; no data and no time needed."""
+    """Estimate what a scheme's parts add to accuracy from layer shapes alone, without data or training."""
     numbered = layers(graph)
     count = len(numbered)
     depths = tuple(BiasDepth(biases, HEAD + _biases(biases, count)) for biases in range(count + 1))
@@ -53,25 +52,20 @@ def _biases(biases: int, count: int) -> float:
 
 
 def widening(graph: Graph) -> tuple[int, ...]:
-    """The layers that do not narrow, depthwise ones left out; where there are none, all that are not depthwise.
+    """Return the layers that do not narrow, depthwise ones left out; where there are none, all that are not depthwise.
 
     In a network of inverted residuals these are the stem and the 1×1 convolutions that widen: measured, depthwise
     layers add nothing, and training a layer that narrows (a projection) can harm.
     """
-    whole = [(layer, node) for layer, node in enumerate(layers(graph)) if _whole(node)]
+    whole = [(layer, node) for layer, node in enumerate(layers(graph)) if weighted(node).mixes_all]
     wide = [layer for layer, node in whole if node.ins[1].type.shape[0] >= node.ins[1].type.shape[-1]]
     return tuple(wide or [layer for layer, _ in whole])
 
 
-def _whole(node: Node) -> bool:
-    """Whether each output reads every input."""
-    return isinstance(node.op, Dense) or (isinstance(node.op, Conv2D) and node.op.groups == 1)
-
-
 def distinct_shares(node: Node) -> Iterator[tuple[Fraction, float]]:
-    """The shares of a layer that learn different numbers of channels, each with the share that learns in fact."""
+    """Yield the shares of a layer that learn different numbers of channels, each with its exact share of channels."""
     total, before = node.ins[1].type.shape[-1], 0
-    for share in (Fraction(1),) if isinstance(node.op, Dense) else SHARES:
+    for share in SHARES if weighted(node).learns_in_parts else (Fraction(1),):
         channels = min(total, max(1, round(total * share)))
         if channels > before:
             yield share, channels / total
@@ -82,20 +76,20 @@ FOLDER = files("smidgen.zoo") / "contributions"
 
 
 def shipped_contributions(graph: Graph) -> Contributions:
-    """What was measured on a network of these layers, or ContributionsError where none ships."""
+    """Return what was measured on a network of these layers, or raise ContributionsError where none ships."""
     names = layer_names(graph)
     for known in _all():
         if known.layers == names:
             return known
     shipped = ", ".join(known.model for known in _all()) or "no network"
     raise ContributionsError(
-        f"nobody has measured what the layers of {graph.name} are worth (the package knows {shipped}); run smidgen "
+        f"no contributions of {graph.name} were measured (shipped are those of {shipped}); run smidgen "
         f"analyze {graph.name} --data DATA -o contributions.json and give that file with --contributions"
     )
 
 
 def shipped_or_estimated(graph: Graph) -> Contributions:
-    """What was measured on a network of these layers, or where nothing ships what a rule says."""
+    """Return what was measured on a network of these layers, or an estimate where nothing ships."""
     try:
         return shipped_contributions(graph)
     except ContributionsError:

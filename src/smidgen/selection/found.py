@@ -1,4 +1,4 @@
-"""What a search found: a scheme with its cost and its predicted gain, and the curve of them over budgets."""
+"""The result of a search: a scheme with its cost and its predicted gain, and the curve of them over budgets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PlannedBytes:
 
     arena: int
     state: int
-    besides: int  # other static data, the front end for sound among it, and the stack, at most
+    besides: int  # the most that other static data (the audio front end included) and the stack take
     least_arena: int  # the most alive at one node: no placing of the same buffers takes less
 
     @property
@@ -28,7 +28,7 @@ class PlannedBytes:
 
 @dataclass(frozen=True)
 class LayerGain:
-    """What a share of one layer's weights is predicted to add to top-1."""
+    """The predicted gain in top-1 of a share of one layer's weights."""
 
     layer: int
     share: Fraction
@@ -37,7 +37,7 @@ class LayerGain:
 
 @dataclass(frozen=True)
 class Improvement:
-    """The best gain known after so many candidates."""
+    """The best gain known after some candidates."""
 
     evaluations: int
     gain: float
@@ -45,7 +45,7 @@ class Improvement:
 
 @dataclass(frozen=True)
 class Found:
-    """A scheme found for a budget: what it takes, what it is predicted to gain, and how it was found."""
+    """A scheme found for a budget: its cost, its predicted gain, and how it was found."""
 
     model: str
     target: str | None  # None where the cost is the paper's analytic sum
@@ -65,7 +65,7 @@ class Found:
 
     @property
     def proven(self) -> bool:
-        """Whether no scheme within the budget is predicted to gain more."""
+        """Return whether no scheme within the budget is predicted to gain more."""
         return self.best_possible is not None and self.best_possible <= self.gain
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ CONNECT_SECONDS = 15.0
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What all trials of an analysis have in common."""
+    """The model, data and course that all trials of an analysis share."""
 
     model: Graph
     data: Data  # its test images are those held back
@@ -45,7 +45,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Top-1 on the images held back and the mean loss of the last epoch; 0 and none where the run diverged."""
+    """Top-1 on the images held back and the mean loss of the last epoch; 0 and None where the run diverged."""
 
     accuracy: float
     loss: float | None
@@ -54,43 +54,43 @@ class Outcome:
 DIVERGED = Outcome(0.0, None)
 
 
-def say_nothing(_: float) -> None:
-    """Nobody wants to know how much of a trial is done."""
+def ignore(_: float) -> None:
+    """Ignore progress."""
 
 
 class Launcher(Protocol):
-    """What runs trials; which one does changes no number."""
+    """A way to run trials; the numbers are the same on each."""
 
     def launch(
-        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = ignore
     ) -> Generator[tuple[Trial, Outcome]]:
-        """The outcome of every trial, in the order in which they come to an end.
+        """Yield the outcome of every trial, as they end.
 
-        `on_part` gets how much is done of those under way, in trials, where that is known.
+        `on_part` gets the progress of those under way, in trials, where that is known.
         """
 
 
 @dataclass(frozen=True)
 class OnHost:
-    """Programs in C, each by itself, in as many processes."""
+    """Programs in C, one per process."""
 
     workers: int
 
     def launch(
-        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = ignore
     ) -> Generator[tuple[Trial, Outcome]]:
         yield from share_out(run_trial, setup, trials, self.workers)
 
 
 @dataclass(frozen=True)
 class OnDevice:
-    """Fleets of simulated devices in PyTorch, on a GPU; programs are compiled in as many processes."""
+    """Fleets of simulated devices in PyTorch, on a GPU; `workers` processes compile their programs."""
 
     workers: int
     device: str = "cuda"
 
     def launch(
-        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = ignore
     ) -> Generator[tuple[Trial, Outcome]]:
         _check_device(self.device)
         few = replace(setup.data, train=setup.data.train.spread(EXAMPLES), test=setup.data.test.spread(1))
@@ -103,14 +103,14 @@ class OnDevice:
 
 
 def compile_trial(setup: Setup, trial: Trial) -> Program:
-    """The program of a trial, for this machine."""
+    """Compile the program of a trial for this machine."""
     options = Options(len(setup.data.classes), trial.weight_bits, seed=trial.seed)
     images = examples(setup.data.train, pixel_encoding(setup.model), EXAMPLES)
     return compile(setup.model, trial.scheme, Host(), options=options, images=images)
 
 
 def run_trial(setup: Setup, trial: Trial) -> Outcome:
-    """Learn and judge in C on one core; what was built for it alone is removed again."""
+    """Train and test in C on one core, and remove what was built for it."""
     program = compile_trial(setup, trial)
     built = Host().build(program.sources)
     try:
@@ -125,13 +125,13 @@ def run_trial(setup: Setup, trial: Trial) -> Outcome:
 def run_fleet(
     setup: Setup, programs: Sequence[Program], device: str, on_part: Callable[[float], None]
 ) -> list[Outcome]:
-    """The same of many programs at once, in PyTorch."""
+    """Train and test many programs at once, in PyTorch."""
     from smidgen.simulation import FleetProgress, simulate
 
-    def tell(at: FleetProgress) -> None:
+    def report(at: FleetProgress) -> None:
         on_part(at.devices * ((at.epoch - 1) * at.steps + at.step) / (at.epochs * at.steps))
 
-    done = simulate(programs, setup.data, setup.course, device=device, on_progress=tell)
+    done = simulate(programs, setup.data, setup.course, device=device, on_progress=report)
     return [
         DIVERGED if gone or not _finite(state) else Outcome(accuracy, loss)
         for accuracy, loss, gone, state in zip(
@@ -141,7 +141,7 @@ def run_fleet(
 
 
 def _check_device(device: str) -> None:
-    """Raise InputError where fleets cannot run there, before anything is compiled for them."""
+    """Raise InputError where fleets cannot run, before anything is compiled for them."""
     try:
         from smidgen.simulation.courses import check_device
     except ImportError:
@@ -150,12 +150,12 @@ def _check_device(device: str) -> None:
 
 
 def _finite(state: Mapping[str, Array]) -> bool:
-    """Whether all numbers of a state are finite, without which `learn` calls a run diverged, too."""
+    """Return whether all numbers of a state are finite; otherwise `learn` counts a run as diverged, too."""
     return all(np.isfinite(array).all() for array in state.values() if array.dtype.kind == "f")
 
 
 def fleets(model: Graph, trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Trials that learn from about the same layer on together: what no device of a fleet trains is computed once."""
+    """Group trials that begin to learn at about the same layer: what no device of a fleet trains is computed once."""
     sizes = [node.out.type.size for node in layers(model)]
     grouped: list[list[Trial]] = []
     least = math.inf
@@ -170,7 +170,7 @@ def fleets(model: Graph, trials: Sequence[Trial]) -> list[list[Trial]]:
 
 @dataclass(frozen=True)
 class OnRay:
-    """A cluster by address, or `auto`: the one that is there, otherwise one of this machine's cores."""
+    """A cluster by address, or `auto`: the running one, otherwise one of this machine's cores."""
 
     address: str
     workers: int  # of a cluster that is started here
@@ -178,7 +178,7 @@ class OnRay:
     device: str = "cuda"  # of PyTorch, on a machine whose GPU Ray hands out
 
     def launch(
-        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = ignore
     ) -> Generator[tuple[Trial, Outcome]]:
         try:
             import ray
@@ -199,7 +199,7 @@ class OnRay:
                 yield from zip(tasks.pop(done), _answer(ray, done), strict=True)
 
     def _gpus(self, ray: Any) -> bool:
-        """Whether to use GPUs."""
+        """Return whether to use GPUs."""
         there = ray.cluster_resources().get("GPU", 0) >= 1
         if self.target == "cuda" and not there:
             raise TargetError(f"the Ray cluster at {self.address} offers no GPU; add one, or leave --target out")
@@ -207,18 +207,18 @@ class OnRay:
 
 
 def run_one(setup: Setup, trials: Sequence[Trial]) -> list[Outcome]:
-    """The task of a core."""
+    """Run trials on a core, as a task of Ray."""
     return [run_trial(setup, trial) for trial in trials]
 
 
 def run_together(setup: Setup, trials: Sequence[Trial], device: str) -> list[Outcome]:
-    """The task of a GPU."""
+    """Run a fleet of trials on a GPU, as a task of Ray."""
     found = dict(OnDevice(1, device).launch(setup, trials))
     return [found[trial] for trial in trials]
 
 
 def _answer(ray: Any, task: Any) -> list[Outcome]:
-    """What a task gave, or one sentence about why it gave nothing."""
+    """Return the outcomes of a task, or raise with its reason."""
     try:
         found: list[Outcome] = ray.get(task)
     except ray.exceptions.RayTaskError as error:

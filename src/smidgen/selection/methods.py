@@ -1,10 +1,10 @@
 """Methods of search: exact best-first search (A*), evolution as in the paper, and random candidates.
 
-Best-first search decides layer by layer, from the first that learns to the last, and always follows the partial candidate
-that promises most. A promise is never too low: it is the lesser of two multiple-choice knapsacks over the layers to come,
-solved once by dynamic programming for every number of bytes left. One counts state alone, which has to fit beside the
-arena known so far; the other counts state and what is kept in the arena until one late layer's gradient is computed.
-So candidates come in descending order of gain, and the first that fits is the best there is.
+Best-first search decides layer by layer, from the first that learns to the last, and always follows the partial
+candidate that promises most. A promise is never too low: it is the lesser of two multiple-choice knapsacks over the
+layers to come, solved once by dynamic programming for every number of bytes left. One counts state alone, which has to
+fit beside the arena known so far; the other counts state and what is kept in the arena until one late layer's gradient
+is computed. So candidates come in descending order of gain, and the first that fits is the best there is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DECISIONS = 2_000_000  # partial candidates followed in one search
 
 @dataclass(frozen=True)
 class Promises:
-    """For each layer the most that it and all behind it can gain, by bytes left for them."""
+    """The most that each layer and all behind it can gain, by bytes left for them."""
 
     cell: int  # bytes
     state: Array  # [layer, cells]: bytes of state
@@ -35,7 +35,7 @@ class Promises:
     at_peak: int  # bytes of arena it needs at least, beside what is kept by then
 
     def gain(self, layer: int, state_left: int, both_left: int) -> int:
-        """The most that the layers from this on can gain where so many bytes are left for each of the two sums."""
+        """Return the most that the layers from this one on can gain with these bytes left for each of the two sums."""
         if layer <= self.peak:
             both_left -= self.at_peak
         if state_left < 0 or both_left < 0:
@@ -46,10 +46,10 @@ class Promises:
 
 
 def promise(problem: Problem, most: int) -> Promises:
-    """The promises of a problem for budgets up to `most` bytes."""
+    """Compute the promises of a problem for budgets up to `most` bytes."""
     cell, count = max(1, -(-most // CELLS)), len(problem.layers)
     kept = np.cumsum([0, *(layer.kept for layer in problem.layers)])
-    # The arena is most often as large as it is late, where nearly all is kept: of the later half, where it is largest.
+    # The arena is usually largest late, where nearly everything is kept: search the later half.
     loads = [*(max(layer.early, layer.late) for layer in problem.layers), problem.head_arena]
     peak = max(range(count // 2, count + 1), key=lambda i: kept[i] + loads[i])
     state, both = (np.zeros((count + 1, most // cell + 1), np.int64) for _ in range(2))
@@ -101,7 +101,7 @@ class BestFirst:
 
     @property
     def most(self) -> int | None:
-        """The most that any candidate not yet given can gain; None where there is none."""
+        """The most that any remaining candidate can gain; None where there is none."""
         return -self._open[0].less if self._open else None
 
     def __iter__(self) -> Iterator[Candidate]:
@@ -140,7 +140,7 @@ EVALUATIONS = 20_000  # candidates that a search tries
 
 @dataclass(frozen=True)
 class Genes:
-    """A candidate as it is varied: which problem, how many biases, and a choice for every layer, used or not."""
+    """A candidate in the form that is varied: a problem, a number of biases, and a choice for every layer."""
 
     problem: int
     biases: int
@@ -158,7 +158,7 @@ class Trials:
     improvements: list[Improvement] = field(default_factory=list)
 
     def evaluate(self, genes: Genes) -> Candidate | None:
-        """The candidate, or None where it costs more than the budget."""
+        """Return the candidate, or None where it costs more than the budget."""
         problem = self.problems[genes.problem]
         first = len(problem.layers) - genes.biases
         candidate = problem.candidate(genes.biases, genes.choices[first:])
@@ -172,12 +172,12 @@ class Trials:
 
 
 def head_alone(problems: Sequence[Problem]) -> Genes:
-    """Nothing learns but the head."""
+    """Return the candidate in which only the head learns."""
     return Genes(0, 0, (0,) * len(problems[0].layers))
 
 
 def draw_genes(problems: Sequence[Problem], rng: np.random.Generator) -> Genes:
-    """Any number of biases; of the layers a share that is drawn as well, else nearly all would be far too large."""
+    """Draw a number of biases and a share of the layers, without which nearly all candidates would be too large."""
     which = int(rng.integers(len(problems)))
     problem, density = problems[which], rng.random() ** 2
     biases = int(rng.integers(len(problem.bias_gains)))
@@ -191,15 +191,15 @@ def draw_genes(problems: Sequence[Problem], rng: np.random.Generator) -> Genes:
 
 POPULATION = 100
 PARENTS = 25  # the best of a population, each of another depth; half of the children mutate one, half cross two
-FRESH = 5  # of so many children one is drawn at random, lest all become alike
+FRESH = 5  # every fifth child is drawn at random, for variety
 FIRST = 0.2  # the share of all candidates that is drawn at random for the first population
-CHANGED = 3  # layers that a mutation draws anew, at most
+CHANGED = 3  # layers that a mutation draws again, at most
 NEAR = 3  # biases by which a mutation moves the depth, at most
 OTHER_BITS = 0.1  # the share of mutations that change the bits of weights
 
 
 def evolve(problems: Sequence[Problem], budget: int, evaluations: int = EVALUATIONS, seed: int = 0) -> Trials:
-    """So many candidates, the head alone among the first; those that do not fit leave no children."""
+    """Evolve candidates from the head alone and random ones; those that do not fit leave no children."""
     rng, trials = np.random.default_rng(seed), Trials(problems, budget)
     population: dict[Candidate, Genes] = {}
 
@@ -224,7 +224,7 @@ def evolve(problems: Sequence[Problem], budget: int, evaluations: int = EVALUATI
 
 
 def _best(population: Iterable[Candidate]) -> list[Candidate]:
-    """The best of a population by number of biases, most gain first: all of one depth would lead nowhere else."""
+    """Return the best of a population for each number of biases, most gain first, which keeps the depths diverse."""
     best: dict[int, Candidate] = {}
     for candidate in sorted(population, key=lambda one: (-one.gain, one.cost, one.choices)):
         best.setdefault(candidate.biases, candidate)
@@ -232,12 +232,12 @@ def _best(population: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _mutated(problems: Sequence[Problem], parent: Genes, rng: np.random.Generator) -> Genes:
-    """A parent with a few layers' weights dropped or chosen anew, and the number of biases moved a little."""
+    """Return a parent with a few layers' weights dropped or drawn again, and the number of biases moved a little."""
     which = int(rng.integers(len(problems))) if rng.random() < OTHER_BITS else parent.problem
     problem = problems[which]
     biases = min(max(parent.biases + int(rng.integers(-NEAR, NEAR + 1)), 0), len(problem.bias_gains) - 1)
     first = len(problem.layers) - max(biases, 1)
-    # Weights of layers that did not learn before stay as they are at first.
+    # Weights of layers that did not learn before stay frozen at first.
     kept = range(max(first, len(problem.layers) - parent.biases), len(problem.layers))
     choices = [
         min(choice, len(layer.choices) - 1) if place in kept else 0
@@ -254,7 +254,7 @@ def _mutated(problems: Sequence[Problem], parent: Genes, rng: np.random.Generato
 
 
 def _crossed(one: Genes, other: Genes, rng: np.random.Generator) -> Genes:
-    """Each gene from one parent or the other; where their bits differ, only the number of biases is the other's."""
+    """Take each gene from one of two parents; where their bits differ, only the number of biases from the other."""
     if one.problem != other.problem:
         return Genes(one.problem, other.biases, one.choices)
     from_one = rng.random(len(one.choices)) < 0.5
@@ -263,7 +263,7 @@ def _crossed(one: Genes, other: Genes, rng: np.random.Generator) -> Genes:
 
 
 def draw_lots(problems: Sequence[Problem], budget: int, evaluations: int = EVALUATIONS, seed: int = 0) -> Trials:
-    """So many candidates, the head alone among them."""
+    """Draw candidates at random, the head alone among them."""
     rng, trials = np.random.default_rng(seed), Trials(problems, budget)
     trials.evaluate(head_alone(problems))
     while trials.tried < evaluations:

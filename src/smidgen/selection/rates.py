@@ -1,4 +1,4 @@
-"""The learning rate chooses itself: short trials of several rates, judged by images they did not learn from."""
+"""Choose the learning rate by short trials of several rates, tested on images they did not learn from."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from smidgen.pipeline import Program
 from smidgen.selection.trials import hold_back
 from smidgen.targets.device import Device
 
-BATCH = 256  # the paper gives its rates for so many samples
+BATCH = 256  # samples, for which the paper gives its rates
 RATES = tuple(rate / BATCH for rate in (0.0016, 0.0063, 0.025, 0.1, 0.4, 1.0, 2.0, 4.0, 10.0, 25.0))
 HIGHER = tuple(rate / BATCH for rate in (63.0, 160.0, 400.0))  # for a mean over outputs or cells, whose slope is less
 USUAL = slice(3, 7)  # the rates tried first; others follow where the best stands at an end of those tried
-SHORT = 4096  # steps: a course up to here is tried whole, sped up to at most so many steps
-SPED_UP = 768
-FIRST, SECOND = 256, 512  # of a longer one: steps after which trials of its beginning are compared
+SHORT = 4096  # steps: a course up to here is tried whole,
+SPED_UP = 768  # sped up to at most this many steps
+FIRST, SECOND = 256, 512  # steps after which trials of the beginning of a longer one are compared
 GO_ON = 3  # of them to the second comparison
-LEARNED = 0.97  # of the loss of guessing: where no beginning comes below that, none has left the plateau yet,
-SAFE = 1.0 / BATCH  # and what most courses learn well at is taken,
-PLATEAU = 0.08  # unless its own is worse than the best by more than this share of the loss of guessing
+LEARNED = 0.97  # of the loss of guessing: where no beginning comes below that, all are still on the plateau,
+SAFE = 1.0 / BATCH  # and this rate, at which most courses learn well, is taken,
+PLATEAU = 0.08  # unless its loss is worse than the best by more than this share of the loss of guessing
 JUDGED = 128  # images held back that judge a trial, at most
 TIE = (
     0.015  # of the loss of guessing: so close to the best beginning, the highest rate is taken; noise is annealed later
@@ -46,14 +46,11 @@ Shown = tuple[Array, int | Array | None]  # an image as the model takes it, and 
 
 @dataclass(frozen=True)
 class RateTrial:
-    """One rate, how many steps it was tried for, and the mean loss of images it had not learned from.
-
-    The loss is None where numbers were no longer finite.
-    """
+    """One rate, the steps it was tried for, and the mean loss of images it had not learned from."""
 
     learning_rate: float  # of one sample
     steps: int
-    loss: float | None
+    loss: float | None  # None where numbers were no longer finite
 
     def __str__(self) -> str:
         loss = "diverged" if self.loss is None else f"loss {self.loss:.3f}"
@@ -74,18 +71,18 @@ class ChosenRate:
 
     @property
     def verdict(self) -> str:
-        """The choice in one sentence."""
+        """Return the choice in one sentence."""
         rates = [trial.learning_rate for trial in self.trials]
         chosen = self.trials[rates.index(self.best)]
-        said = (
+        text = (
             f"learning rate {of_batch(self.learning_rate)}, chosen from {len(rates)} between {of_batch(rates[0])} and "
             f"{of_batch(rates[-1])} by trials of up to {max(trial.steps for trial in self.trials)} steps"
         )
         if self.longer > 1:
-            said += f"; {of_batch(self.best)} was best there, over √{self.longer:.2g} as the course is so much longer"
+            text += f"; {of_batch(self.best)} was best there, over √{self.longer:.2g} as the course is so much longer"
         if chosen.loss is not None and chosen.loss > LEARNED * self.guessing:
-            said += f", none of which came clearly below the loss of guessing, {self.guessing:.2f}"
-        return said
+            text += f", none of which came clearly below the loss of guessing, {self.guessing:.2f}"
+        return text
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *map(str, self.trials)])
@@ -100,18 +97,18 @@ class RateProgress:
 
 
 def of_batch(rate: float) -> str:
-    """A rate of one sample as the command line takes it: that of a batch of 256, divided."""
+    """Return a rate of one sample as the command line takes it: that of a batch of 256, divided."""
     return f"{rate * BATCH:.4g}/{BATCH}"
 
 
 def choose_rate(
     program: Program, data: Data, course: Course, *, on_progress: Callable[[RateProgress], None] = lambda _: None
 ) -> ChosenRate:
-    """The rate for this course, whose own rate plays no part, by trials of the program in C on this machine.
+    """Choose the rate for this course, whose own rate is ignored, by trials of the program in C on this machine.
 
     A quarter of the training images is held back, and trials learn from the rest. A short course is tried whole, sped
-    up, and judged by the images held back. Of a longer one the beginning is tried; it is judged along the way, by each
-    image before it is first learned from, and once all were learned from by those held back.
+    up, and tested on the images held back. Of a longer one the beginning is tried. It is tested along the way on each
+    image before it is first learned from, and once all were learned from on those held back.
     """
     if program.training is None or program.target.name != "host":
         raise InputError(f"rates are tried by programs that learn on this machine; {program.graph.name} is not one")
@@ -136,14 +133,14 @@ def choose_rate(
 def make_course(
     program: Program, data: Data, epochs: int, learning_rate: float | Literal["auto"] = "auto", **others: Any
 ) -> Course:
-    """A course at a rate of one sample, or at the one that trials choose; `others` are further fields of `Course`."""
+    """Make a course at a rate of one sample, or at the one that trials choose; `others` are fields of `Course`."""
     given = learning_rate != "auto"
     course = Course(epochs, float(learning_rate) if given else 0.0, **others)
     return course if given else replace(course, learning_rate=choose_rate(program, data, course).learning_rate)
 
 
 def _least(tried: Sequence[RateTrial]) -> RateTrial:
-    """Of the trials that went farthest that with the least loss."""
+    """Return the trial with the least loss among those that went farthest."""
     whole = [trial for trial in tried if trial.loss is not None]
     if not whole:
         lowest, highest = tried[0], tried[-1]
@@ -155,7 +152,7 @@ def _least(tried: Sequence[RateTrial]) -> RateTrial:
 
 
 def _promising(tried: Sequence[RateTrial], guessing: float) -> RateTrial:
-    """The beginning to go on with: nearly the best, and of the highest rate; on a plateau that of the safe rate."""
+    """Return the highest rate whose loss is close to the least; on a plateau the safe rate."""
     best = _least(tried)
     assert best.loss is not None
     least, farthest = best.loss, best.steps
@@ -167,7 +164,7 @@ def _promising(tried: Sequence[RateTrial], guessing: float) -> RateTrial:
 
 
 class _Trials:
-    """Trials under way, as many at once as there are cores; which core runs which changes no number."""
+    """Trials under way, one per core; the numbers do not depend on which core runs which."""
 
     def __init__(
         self, program: Program, data: Data, course: Course, on_progress: Callable[[RateProgress], None]
@@ -188,7 +185,7 @@ class _Trials:
         self.rates = RATES + HIGHER if isinstance(loss_of(program.graph), MeanLoss) else RATES
 
     def run(self) -> tuple[RateTrial, ...]:
-        """All trials in ascending order of rates, each as far as it went."""
+        """Run all trials; return them in ascending order of rates."""
         with ExitStack() as open_devices:
             cores = min(os.cpu_count() or 1, len(RATES[USUAL]))
             for _ in range(cores):
@@ -205,7 +202,7 @@ class _Trials:
         return tuple(RateTrial(rate, tried[rate].steps, tried[rate].loss) for rate in sorted(tried))
 
     def _go_on(self, trial: _Trial, until: int) -> _Trial:
-        """The same trial after so many steps in all, on whichever device is free."""
+        """Continue a trial to step `until`, on any free device."""
         course, losses = replace(self.course, learning_rate=trial.rate), list(trial.losses)
         pace = self.steps / self.second if self.short else 1
         device = self.devices.get()
@@ -217,7 +214,7 @@ class _Trials:
                 loss = device.train(*self.shown[step], course.rate(0, int(step * pace), self.images))
                 if not self.short and step < self.images:
                     losses.append(loss)
-                self._tell()
+                self._count()
                 if not math.isfinite(loss):
                     return replace(trial, steps=step + 1, loss=None)
             if self.short:
@@ -230,13 +227,13 @@ class _Trials:
             self.devices.put(device)
 
     def _judge(self, device: Device, image: Array, label: int | Array | None) -> float:
-        """The loss of an image, which the device does not learn from."""
+        """Return the loss of an image, from which the device does not learn."""
         state = device.state()
         loss = device.train(image, label, 0.0)
         device.restore(state)
         return loss
 
-    def _tell(self) -> None:
+    def _count(self) -> None:
         with self.counting:
             self.done += 1
             self.on_progress(RateProgress(self.done, self.total))
@@ -253,12 +250,12 @@ class _Trial:
     state: Mapping[str, Array] | None = None
 
     def order(self) -> tuple[float, float]:
-        """Least loss first; among trials that diverged the lowest rate."""
+        """Return a sort key: least loss first; among trials that diverged the lowest rate."""
         return (math.inf if self.loss is None else self.loss, self.rate)
 
 
 def _beyond(tried: Mapping[float, _Trial], rates: tuple[float, ...] = RATES) -> float | None:
-    """The next rate where the best of those tried is the lowest or the highest; None where there is none."""
+    """Return the next rate to try where the best is the lowest or the highest tried; None where there is none."""
     best, lowest, highest = min(tried.values(), key=_Trial.order).rate, min(tried), max(tried)
     if best == lowest and lowest > rates[0]:
         return rates[rates.index(lowest) - 1]
@@ -268,7 +265,7 @@ def _beyond(tried: Mapping[float, _Trial], rates: tuple[float, ...] = RATES) -> 
 
 
 def _shown(graph: Graph, data: Data, course: Course, steps: int) -> Iterator[Shown]:
-    """What the first steps of the course learn from."""
+    """Yield the samples of the first steps of the course."""
     encoding, train, roles = pixel_encoding(graph), data.train, roles_of(graph)
     for epoch in range(math.ceil(steps / len(train))):
         for index in course.order(epoch, len(train))[: steps - epoch * len(train)]:

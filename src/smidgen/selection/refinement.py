@@ -1,4 +1,4 @@
-"""The best scheme whose compiled program fits a budget: candidates ranked by their least SRAM, with the planner in the loop.
+"""The best scheme whose compiled program fits a budget: candidates by their least SRAM, with the planner in the loop.
 
 Each proposal is planned. Where it takes more SRAM than its lower bound promised, either its biases alone have a larger
 arena, which is known for that depth from then on, or proposals are made for a little less than the budget. So a scheme
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from smidgen.codegen.hearing import audio_bytes
+from smidgen.codegen.entries import audio_bytes
 from smidgen.ir import Graph
 from smidgen.memory import ALIGNMENT, state_bytes
 from smidgen.pipeline import plan
@@ -39,7 +39,7 @@ class Planner:
 
     @property
     def planned(self) -> int:
-        """How many schemes were planned."""
+        """The number of schemes planned."""
         return len(self._known)
 
     def __call__(self, scheme: Scheme) -> PlannedBytes:
@@ -51,13 +51,13 @@ class Planner:
         return self._known[key]
 
     def biases(self, count: int, bits: int) -> PlannedBytes:
-        """What so many biases take without any weights, those of an int8 head with so many bits."""
+        """Plan biases without weights; an int8 head has weights of these bits."""
         return self(Scheme(f"bias:{count}", count, weight_bits=bits))
 
     def _plan(self, scheme: Scheme) -> PlannedBytes:
         layout = plan(self.graph, scheme, self.target, options=self.options, streamed_input=self.streamed_input)
-        besides, least = self.target.besides + audio_bytes(layout.graph), layout.plan.lower_bound
-        return PlannedBytes(layout.peak, state_bytes(layout.graph), besides, least)
+        overhead, least = self.target.overhead + audio_bytes(layout.graph), layout.plan.lower_bound
+        return PlannedBytes(layout.peak, state_bytes(layout.graph), overhead, least)
 
 
 PROOFS = 12  # schemes planned to prove that an answer is the best
@@ -67,15 +67,15 @@ Propose = Callable[[Sequence[Problem], int], Candidate | None]  # the best candi
 
 @dataclass(frozen=True)
 class Answer:
-    """A candidate that fits, what it takes, and the most that any other could gain."""
+    """A candidate that fits, the bytes it takes, and the most that any other could gain."""
 
     candidate: Candidate
     planned: PlannedBytes
-    best_possible: int | None = None  # None where the method cannot tell
+    best_possible: int | None = None  # None where the method gives no bound
 
 
 class Refinement:
-    """Problems by bits and a planner, and what is known of the arena by how many biases learn."""
+    """Problems by bits, a planner, and the known arenas by number of biases."""
 
     def __init__(self, problems: Sequence[Problem], planner: Planner) -> None:
         self.problems, self.planner = problems, planner
@@ -83,7 +83,7 @@ class Refinement:
         self.plans = 1  # asked for, known or not: what is known before must not change what is found
 
     def find(self, budget: int, propose: Propose) -> Answer:
-        """The first proposal that fits."""
+        """Return the first proposal that fits."""
         if budget < self.known[0].total:
             raise SearchError(self._too_small(budget))
         margin = 0
@@ -91,7 +91,7 @@ class Refinement:
             candidate = propose(self._with_floors(certain=False), budget - margin)
             if candidate is None:  # the margin leaves no room: the head alone, which fits
                 candidate = self.problems[0].candidate(0, ())
-            # Where the image, not what is kept, sets the arena, biases alone tell as much as the candidate, and sooner.
+            # Where the image, not what is kept, sets the arena, biases alone show as much as the candidate, and sooner.
             if candidate.arena < self.known[0].arena and self._learn(candidate.biases):
                 continue
             planned = self._plan(candidate)
@@ -101,7 +101,7 @@ class Refinement:
                 margin = max(margin + ALIGNMENT, planned.total - candidate.cost)
 
     def prove(self, budget: int, answer: Answer, promises: Sequence[Promises]) -> Answer:
-        """The answer, or a better one, with the most that any scheme within the budget can gain."""
+        """Return the answer, or a better one, with the most that any scheme within the budget can gain."""
         most = self.plans + PROOFS
         while True:
             search = BestFirst(self._with_floors(certain=True), promises, budget)
@@ -124,7 +124,7 @@ class Refinement:
         return self.planner(problem.scheme(candidate))
 
     def _learn(self, biases: int) -> bool:
-        """Plan so many biases alone; whether that was new."""
+        """Plan biases alone; return whether that was new."""
         if biases in self.known:
             return False
         self.plans += 1
@@ -132,9 +132,9 @@ class Refinement:
         return True
 
     def _with_floors(self, *, certain: bool) -> list[Problem]:
-        """The problems, with the arena that biases alone take by their plans, or are certain to take by any.
+        """Return the problems with the arena that biases alone take in their plans, or take at least in any plan.
 
-        Of a depth that was not planned it is only certain that it takes no less than a shallower one's buffers do.
+        A depth that was not planned takes at least as much as the buffers of a shallower one.
         """
         floors, floor = [], 0
         for biases in range(len(self.problems[0].bias_gains)):

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from smidgen.codegen.hearing import audio_bytes
+from smidgen.codegen.entries import audio_bytes
 from smidgen.errors import InputError
 from smidgen.ir import Graph
+from smidgen.selection.bounds import pose_analytic, pose_planned
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.estimates import shipped_contributions
 from smidgen.selection.found import METHODS, Found, Improvement, LayerGain, Method, Pareto, PlannedBytes
 from smidgen.selection.methods import EVALUATIONS, BestFirst, Promises, Trials, draw_lots, evolve, promise
-from smidgen.selection.problem import UNIT, Candidate, Problem, SearchError, pose_analytic, pose_planned
+from smidgen.selection.problem import UNIT, Candidate, Problem, SearchError
 from smidgen.selection.refinement import PlanCallback, Planner, Refinement
 from smidgen.selection.smoothing import smoothed
+from smidgen.targets import find
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find
 from smidgen.training import Options
 from smidgen.training.scheme import MadeFor
 
@@ -39,12 +40,12 @@ def search(
     seed: int = 0,
     on_plan: PlanCallback = lambda _: None,
 ) -> Found:
-    """The scheme that promises most within a budget, in bytes or as "128KB" (of 1,024 bytes each).
+    """Search the scheme that promises most within a budget, in bytes or as "128KB" (of 1,024 bytes each).
 
     The budget is for all SRAM of the program that `compile` makes of it for the target, stack included; if `analytic`,
-    for the paper's sum. Without `contributions` those that ship with the package are taken. `options` say how it is to
-    learn, else as many classes as for the contributions; where they leave the bits of weights open, those are chosen
-    as well. `evaluations` bounds the evolutionary and the random search, `seed` draws their candidates.
+    for the paper's sum. Without `contributions` those that ship with the package are taken, and without `options` as
+    many classes as in the contributions. The bits of weights are chosen too, unless `options` set them. `evaluations`
+    bounds the evolutionary and the random search, `seed` draws their candidates.
     """
     searcher = Searcher(model, contributions, target, options, analytic, streamed_input, on_plan)
     return searcher.search(parse_size(str(budget)), method, evaluations, seed)
@@ -62,7 +63,7 @@ def pareto(
     points: int = POINTS,
     on_plan: PlanCallback = lambda _: None,
 ) -> Pareto:
-    """The best schemes for budgets in equal steps, from the head alone to `budget`, without steps that gain nothing."""
+    """Search the best schemes for budgets in equal steps, from the head alone to `budget`; keep those that gain."""
     if points < 2:
         raise InputError(f"a curve of {points} points cannot be drawn; give 2 or more")
     searcher = Searcher(model, contributions, target, options, analytic, streamed_input, on_plan)
@@ -76,7 +77,7 @@ def pareto(
 
 
 class Searcher:
-    """A network with what its parts contribute and take, searched for one budget after another."""
+    """A network with the gains and bytes of its parts, searched for one budget after another."""
 
     def __init__(
         self,
@@ -99,21 +100,21 @@ class Searcher:
             return
         where = find(target) if isinstance(target, str) else target
         self.planner = Planner(model, where, chosen, streamed_input, on_plan)
-        besides = where.besides + audio_bytes(model)
-        self.problems = pose_planned(model, known, self._bits, chosen, where.working, besides, streamed_input)
+        overhead = where.overhead + audio_bytes(model)
+        self.problems = pose_planned(model, known, self._bits, chosen, where.working, overhead, streamed_input)
 
     @property
     def target(self) -> str | None:
-        """What the cost is the SRAM of; None where it is the analytic sum."""
+        """The target whose SRAM is the cost; None where the cost is the analytic sum."""
         return self.planner.target.name if self.planner else None
 
     @property
     def least(self) -> int:
-        """The least budget there is a scheme for: the head alone."""
+        """The least budget that has a scheme: the head alone."""
         return self.planner.biases(0, self.problems[0].bits).total if self.planner else 0
 
     def search(self, budget: int, method: Method = "exact", evaluations: int = EVALUATIONS, seed: int = 0) -> Found:
-        """The best scheme that a method finds for a budget."""
+        """Return the best scheme that a method finds for a budget."""
         if method not in METHODS:
             raise InputError(f"there is no method {method!r} to search by; known are {', '.join(METHODS)}")
         if evaluations < 1 or seed < 0:
@@ -167,7 +168,7 @@ class Searcher:
 
 @dataclass
 class _Proposer:
-    """A method of search: asked for the best candidate within a budget, it says what it finds."""
+    """A method of search, called for the best candidate within a budget."""
 
     method: Method
     promises: Sequence[Promises]
@@ -193,7 +194,7 @@ class _Proposer:
 
 
 def _bits(contributions: Contributions, options: Options) -> tuple[int, ...]:
-    """The bits of weights to choose from: those given, else those that were tried, else those that learned."""
+    """Return the bits per weight to choose from: those given, else those measured, else those of the analysis."""
     if options.weight_bits is not None:
         return (options.weight_bits,)
     return tuple(one.bits for one in contributions.bits) or (contributions.conditions.weight_bits,)

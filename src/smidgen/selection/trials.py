@@ -12,13 +12,13 @@ from smidgen.data.samples import evenly
 from smidgen.errors import InputError
 from smidgen.ir import Graph, Node
 from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.dense import Dense
+from smidgen.ops.weighted import weighted
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, analytic_memory, resolve
 
 
 class Kind(StrEnum):
-    """An inverted residual block widens, filters each channel by itself, and narrows; all else is other."""
+    """The role of a layer in an inverted residual block, which widens, filters each channel, and narrows."""
 
     expand = "expand"
     depthwise = "depthwise"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 def kind_of(node: Node) -> Kind:
-    """The kind of a layer."""
+    """Return the kind of a layer."""
     out, *window, channels = node.ins[1].type.shape
     match node.op:
         case Depthwise():
@@ -50,7 +50,7 @@ WEIGHT_BITS = 12  # of every trial but those that compare bits
 
 @dataclass(frozen=True)
 class Trial:
-    """One run: what learns, with how many bits of a weight, and the seed of the head and of all rounding."""
+    """One run: its scheme, the bits per weight, and the seed of the head and of all rounding."""
 
     scheme: Scheme
     weight_bits: int
@@ -59,7 +59,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Agenda:
-    """What is to be measured of a network, before seeds multiply it."""
+    """The schemes to measure of a network, each once per seed."""
 
     depths: tuple[int, ...]  # ascending, from 0
     base: int  # biases that learn beside a layer's weights
@@ -73,25 +73,25 @@ class Agenda:
         return Scheme(f"bias:{biases}", biases)
 
     def share(self, layer: int, share: Fraction) -> Scheme:
-        """Part of a layer's weights beside the biases, as many as reach it at least."""
+        """Return the scheme of a share of a layer's weights beside the base biases, or as many as reach the layer."""
         return Scheme(f"layer {layer}, {share}", max(self.base, self.count - layer), ((layer, share),))
 
     def schemes(self) -> tuple[tuple[Scheme, int], ...]:
-        """Every scheme to run, with its bits."""
+        """Return every scheme to run, with its bits."""
         depths = [(self.depth(biases), WEIGHT_BITS) for biases in self.depths]
         shares = [(self.share(*one), WEIGHT_BITS) for one in self.shares]
         return (*depths, *shares, *((self.reference, bits) for bits in self.bits))
 
     def trials(self, seeds: int) -> tuple[Trial, ...]:
-        """Every scheme with every seed: what two schemes that start alike differ in is less a matter of luck."""
+        """Return every scheme with every seed: schemes that start alike differ less by chance."""
         return tuple(Trial(scheme, bits, seed) for scheme, bits in self.schemes() for seed in range(seeds))
 
 
 def agenda(graph: Graph, most: int, reach: int | None = None, quick: bool = False) -> Agenda:
-    """What to measure: everything whose analytic memory, with the biases that reach it, is at most `most` bytes.
+    """Choose what to measure: everything whose analytic memory, with the biases that reach it, is at most `most` bytes.
 
-    `reach` leaves out all but the last so many layers; a quick agenda keeps to the second half, to fewer depths and
-    to the shares 1/4 and 1, of depthwise layers and projections 1 alone.
+    `reach` keeps only that many last layers; a quick agenda keeps to the second half, to fewer depths and to the shares
+    1/4 and 1, of depthwise layers and projections 1 alone.
     """
     numbered = layers(graph)
     count = len(numbered)
@@ -109,30 +109,30 @@ def agenda(graph: Graph, most: int, reach: int | None = None, quick: bool = Fals
     kinds = [kind_of(node) for node in numbered]
     depths = _depths(kinds, within)
     base = next((d for d in depths if 2 * d >= count), within)
-    said = []
+    left_out = []
     if reach is not None and within < deepest:
-        said.append(f"layers before {count - within}: the last {within} were asked for")
+        left_out.append(f"layers before {count - within}: the last {within} were asked for")
     if quick:
         within, depths = base, evenly([d for d in depths if d <= base], QUICK_DEPTHS)
-        said += _left_out_by_quick(count - base, depths)
+        left_out += _left_out_by_quick(count - base, depths)
     tried = [(i, s) for i in range(count - within, count) for s in _shares(graph, i, kinds[i], most, quick)]
-    said += _left_out(graph, deepest, within, tried, most)
+    left_out += _left_out(graph, deepest, within, tried, most)
     reference = _reference(kinds, base, tried)
     bits = BITS if reference.weights else ()
-    return Agenda(tuple(depths), base, tuple(tried), bits, reference, count, tuple(said))
+    return Agenda(tuple(depths), base, tuple(tried), bits, reference, count, tuple(left_out))
 
 
 def _depths(kinds: Sequence[Kind], deepest: int) -> list[int]:
-    """All depths to EVERY_DEPTH, then every third, those that reach the first layer of a block, and the deepest."""
+    """Return all depths to EVERY_DEPTH, then every third, those that reach a block's first layer, and the deepest."""
     few = {d for d in range(deepest + 1) if d <= EVERY_DEPTH or d % STRIDE == 0}
     blocks = {len(kinds) - i for i, kind in enumerate(kinds) if kind is Kind.expand}
     return sorted(few | {d for d in blocks if d <= deepest} | {deepest})
 
 
 def _shares(graph: Graph, layer: int, kind: Kind, most: int, quick: bool) -> list[Fraction]:
-    """The shares of a layer to try: those that fit, and the smaller of two that choose the same channels."""
+    """Return the shares of a layer to try: those that fit, and the smaller of two that choose the same channels."""
     node, found = layers(graph)[layer], dict[tuple[int, ...], Fraction]()
-    whole = isinstance(node.op, Dense) or (quick and kind in (Kind.depthwise, Kind.project))
+    whole = not weighted(node).learns_in_parts or (quick and kind in (Kind.depthwise, Kind.project))
     for share in SHARES[-1:] if whole else QUICK_SHARES if quick else SHARES:
         takes = analytic_memory(_alone(graph, layer, share), graph).total
         if takes <= most and (channels := _channels(graph, layer, share)):
@@ -141,17 +141,17 @@ def _shares(graph: Graph, layer: int, kind: Kind, most: int, quick: bool) -> lis
 
 
 def _alone(graph: Graph, layer: int, share: Fraction) -> Scheme:
-    """Part of one layer's weights and no more biases than reach it."""
+    """Return the scheme of part of one layer's weights and the biases that reach it."""
     return Scheme("one layer", len(layers(graph)) - layer, ((layer, share),))
 
 
 def _channels(graph: Graph, layer: int, share: Fraction) -> tuple[int, ...]:
-    """What learns of a layer; nothing where its weights are not constants."""
+    """Return the channels of a layer that learn; none where its weights are not constants."""
     return resolve(_alone(graph, layer, share), graph)[0].channels
 
 
 def _reference(kinds: Sequence[Kind], base: int, tried: Sequence[tuple[int, Fraction]]) -> Scheme:
-    """All channels of the widening layers that the base reaches; of all layers there where none widens."""
+    """Return the scheme of all channels of the widening layers that the base reaches, or of all layers there."""
     whole = [layer for layer, share in tried if share == 1 and layer >= len(kinds) - base]
     chosen = [layer for layer in whole if kinds[layer] is Kind.expand] or whole
     return Scheme("reference", base, tuple((layer, Fraction(1)) for layer in chosen))
@@ -160,7 +160,7 @@ def _reference(kinds: Sequence[Kind], base: int, tried: Sequence[tuple[int, Frac
 def _left_out(
     graph: Graph, deepest: int, within: int, tried: Sequence[tuple[int, Fraction]], most: int
 ) -> Iterator[str]:
-    """What is not tried for the memory it takes, in words."""
+    """Describe what is not tried because of its memory."""
     count = len(layers(graph))
     if within == deepest < count:
         yield f"layers before {count - deepest}: their biases and those behind them take over {most:,} bytes"
@@ -179,13 +179,15 @@ def _left_out_by_quick(first: int, depths: Sequence[int]) -> Iterator[str]:
     yield "shares other than 1/4 and 1, and of depthwise layers and projections all but 1"
 
 
-HELD = 4  # one image of so many is held back
+HELD = 4  # one image of four is held back
 FEWEST = 8  # images to judge with: with fewer, one image decides
 
 
 def hold_back(data: Data) -> Data:
-    """A quarter of each class's training images as test images, or of all where there are no classes, and the rest to
-    learn from; the data's own test images are in neither part."""
+    """Split the training images: a quarter of each class, or of all without classes, to test with, the rest to learn.
+
+    The data's own test images are in neither part.
+    """
     classes = data.classes if data.label_kind == "classes" else ()  # those of maps are the cells'
     places = _by_class(data.train, max(len(classes), 1))
     for name, of_class in zip(classes, places, strict=False):  # without classes all samples are of one
@@ -206,7 +208,7 @@ def hold_back(data: Data) -> Data:
 
 
 def limit_samples(samples: Samples, most: int, classes: int) -> Samples:
-    """At most `most` of the samples, of each class its share; a class that would have none keeps one besides."""
+    """Return at most `most` of the samples, of each class its share; a class that would have none keeps one."""
     if len(samples) <= most:
         return samples
     chosen = (
@@ -225,5 +227,5 @@ def _by_class(samples: Samples, classes: int) -> list[list[int]]:
 
 
 def _spaced(places: list[int], count: int) -> list[int]:
-    """So many of them, each from the middle of a stretch of equal length."""
+    """Return `count` of them, each from the middle of a stretch of equal length."""
     return [places[(2 * i + 1) * len(places) // (2 * count)] for i in range(count)]

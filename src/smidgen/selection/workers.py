@@ -1,4 +1,4 @@
-"""Other processes of this machine that share out work: one that is killed is replaced, and its work is done again."""
+"""Worker processes on this machine: one that is killed is replaced, and its work is done again."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _CODE = "import sys; sys.path[:] = {path!r}; from smidgen.selection.workers impo
 def share_out(
     function: Callable[[Common, Item], Result], common: Common, items: Sequence[Item], workers: int
 ) -> Generator[tuple[Item, Result]]:
-    """function(common, item) of every item, as results come, by so many processes; by this one where it is one.
+    """Yield function(common, item) of every item, as results come, from `workers` processes; one is this process.
 
-    What all items have in common is written to a file once, whose pages the processes share.
+    `common` is written to a file once, whose pages the processes share.
     """
     if workers <= 1 or len(items) <= 1:
         for item in items:
@@ -66,7 +66,7 @@ class _Worker:
             )
 
     def end(self) -> int:
-        """Make an end of it; how it ended."""
+        """End the process; return its exit code."""
         self.items.close()
         self.answers.close()
         self.process.kill()
@@ -74,7 +74,7 @@ class _Worker:
 
 
 class _Crew(Generic[Item]):
-    """Processes at work, and what is left to do."""
+    """Processes at work, and the items left to do."""
 
     def __init__(self, file: IO[bytes], items: Sequence[Item]) -> None:
         self.file, self.left = file, deque((item, 1) for item in items)  # with how often it is then tried
@@ -84,7 +84,7 @@ class _Crew(Generic[Item]):
         self.give(_Worker(self.file))
 
     def give(self, worker: _Worker) -> None:
-        """The next item to a worker; nothing left ends it."""
+        """Give the next item to a worker, or end it where none is left."""
         if not self.left:
             worker.end()
             return
@@ -94,7 +94,7 @@ class _Crew(Generic[Item]):
             worker.items.send(item)
 
     def answers(self) -> Iterator[tuple[Item, Any]]:
-        """Wait for one at least."""
+        """Yield answers, after waiting for at least one."""
         ready = wait(list(self.busy))
         for pipe in [pipe for pipe in self.busy if pipe in ready]:
             worker, item, tried = self.busy.pop(pipe)
@@ -110,13 +110,12 @@ class _Crew(Generic[Item]):
             yield item, answer
 
     def replace(self, worker: _Worker, item: Item, tried: int) -> None:
-        """Another worker in place of one that died; what it had in hand comes first."""
+        """Start another worker in place of one that died; its item comes first."""
         code = worker.end()
         if tried == TRIES:
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
             raise TargetError(
-                f"{TRIES} worker processes ended at the same run, the last {how}; where memory ran out, use fewer "
-                "workers"
+                f"{TRIES} worker processes ended at the same run, the last {how}; if memory ran out, use fewer workers"
             )
         self.left.appendleft((item, tried + 1))
         self.start()
@@ -127,7 +126,7 @@ class _Crew(Generic[Item]):
 
 
 def serve(items: int, answers: int, shared: int) -> None:
-    """What a worker process does: take items and answer until nobody is left to ask."""
+    """Take items and answer, in a worker process, until nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted at the keyboard ends its workers itself
     asking: Connection[Any, Any] = Connection(items, writable=False)
     answering: Connection[Any, Any] = Connection(answers, readable=False)
@@ -143,7 +142,7 @@ def serve(items: int, answers: int, shared: int) -> None:
 
 
 def _write_shared(thing: object, file: IO[bytes]) -> None:
-    """A pickle whose arrays lie behind it, each at an aligned place: those who read it need no copy of them."""
+    """Write a pickle with its arrays after it, each aligned: readers need no copy of them."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(thing, protocol=5, buffer_callback=buffers.append)
     sizes = [buffer.raw().nbytes for buffer in buffers]
@@ -157,7 +156,7 @@ def _write_shared(thing: object, file: IO[bytes]) -> None:
 
 
 def _read_shared(descriptor: int) -> Any:
-    """What was written, its arrays in the file's own pages."""
+    """Read what was written, with arrays in the file's own pages."""
     view, at = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)), 0
     parts = []
     for _ in range(2):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,17 +14,50 @@ from torch import Tensor
 
 from smidgen.data import Data, PixelEncoding, pixel_encoding
 from smidgen.errors import InputError
-from smidgen.ir import Graph
-from smidgen.learning.course import Course
+from smidgen.ir import Array, Graph
+from smidgen.learning import Course, Learned, LearningError, LearningProgress, learn
 from smidgen.learning.testing import check_labels
 from smidgen.pipeline import Program
-from smidgen.simulation.host import run_on_host
 from smidgen.simulation.images import CourseImages, centred
 from smidgen.simulation.layout import in_parts
-from smidgen.simulation.results import FleetProgress, Simulated
 from smidgen.simulation.running import Simulation
 
-KEPT_BYTES = 1 << 33  # of what the front gives for the test images: more is computed anew at each test
+KEPT_BYTES = 1 << 33  # of the front's outputs for the test images: more is computed again at each test
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """The results of a fleet: top-1 after the last epoch, the mean loss of each epoch, and all state of each device.
+
+    A device whose loss was ever not a number has no accuracy: it is not a number either.
+    """
+
+    accuracies: tuple[float, ...]
+    losses: tuple[tuple[float, ...], ...]  # by epoch, then by device
+    tests: tuple[tuple[float, ...] | None, ...]  # top-1 by epoch, then by device; None where the course has no test
+    states: tuple[Mapping[str, Array], ...]
+    fleets: tuple[int, ...]  # how many devices ran at once
+
+    @property
+    def diverged(self) -> tuple[bool, ...]:
+        """Return whether a loss of each device was not a number."""
+        return tuple(not all(np.isfinite(epoch[d]) for epoch in self.losses) for d in range(len(self.accuracies)))
+
+    def __str__(self) -> str:
+        found = [a for a in self.accuracies if not math.isnan(a)]
+        shares = f": top-1 {min(found):.2%} to {max(found):.2%}" if found else ""
+        return f"{len(self.accuracies)} devices{shares}; {sum(self.diverged)} diverged"
+
+
+@dataclass(frozen=True)
+class FleetProgress:
+    """The progress of a fleet: the step of an epoch, the epoch from 1, and the number of devices."""
+
+    step: int
+    steps: int
+    epoch: int
+    epochs: int
+    devices: int
 
 
 def simulate(
@@ -34,7 +69,7 @@ def simulate(
     device: str = "cuda",
     on_progress: Callable[[FleetProgress], None] = lambda _: None,
 ) -> Simulated:
-    """Run the course on one simulated device per program, all at once: the bytes that each would learn by itself.
+    """Run the course on one simulated device per program, all at once: each learns the bytes it would learn alone.
 
     Programs may differ in scheme, options and seed; `learning_rates` gives each its own in place of the course's. Where
     the GPU's memory does not hold them all, the fleet is split and its parts run one after another. With `device`
@@ -42,7 +77,7 @@ def simulate(
     """
     rates = _checked(programs, data, course, learning_rates, device)
     if device == "host":
-        return run_on_host(programs, data, course, rates, on_progress)
+        return _run_on_host(programs, data, course, rates, on_progress)
     graphs, done = [p.graph for p in programs], []
     at_once = len(graphs)
     while graphs:
@@ -77,7 +112,7 @@ def _joined(parts: Sequence[Simulated]) -> Simulated:
 
 
 def check_device(device: str) -> None:
-    """Raise InputError where PyTorch cannot run there."""
+    """Raise InputError if PyTorch cannot run on this device."""
     if device == "host":
         return
     try:
@@ -93,7 +128,7 @@ def check_device(device: str) -> None:
 def _checked(
     programs: Sequence[Program], data: Data, course: Course, learning_rates: Sequence[float] | None, device: str
 ) -> list[float]:
-    """The rate of each device; raises where something does not fit."""
+    """Return the rate of each device; raise InputError if the arguments do not fit together."""
     check_device(device)
     course.check()
     if not programs:
@@ -140,13 +175,13 @@ def _run(
 
 
 def _means(losses: Tensor) -> tuple[float, ...]:
-    """The mean loss of each device, added up step by step as `learn` does it."""
+    """Return the mean loss of each device, added up step by step as `learn` does it."""
     sums = np.cumsum(losses.double().cpu().numpy(), axis=0)[-1]
     return tuple((sums / len(losses)).tolist())
 
 
 def rate_table(course: Course, rates: Sequence[float], epoch: int, steps: int) -> Tensor:
-    """The learning rate of each step of an epoch and each device, as float32 [steps, devices]."""
+    """Return the learning rate of each step of an epoch and each device, as float32 [steps, devices]."""
     columns = {
         rate: [replace(course, learning_rate=rate).rate(epoch, step, steps) for step in range(steps)]
         for rate in set(rates)
@@ -155,7 +190,7 @@ def rate_table(course: Course, rates: Sequence[float], epoch: int, steps: int) -
 
 
 class _Tested:
-    """The test images; what the front gives for them is kept where it is not too much."""
+    """The test images, and the front's outputs for them if they are not too large to keep."""
 
     def __init__(self, fleet: Simulation, data: Data, encoding: PixelEncoding, device: str) -> None:
         self.fleet, self.labels = fleet, torch.tensor(data.test.labels, device=device)
@@ -170,3 +205,47 @@ class _Tested:
             parts = in_parts(self.images, self.fleet.chunk(len(self.images)))
             found = torch.cat([self.fleet.predict(self.fleet.front(part)) for part in parts], dim=1)
         return tuple((found == self.labels).double().mean(1).tolist())
+
+
+def _run_on_host(
+    programs: Sequence[Program],
+    data: Data,
+    course: Course,
+    rates: Sequence[float],
+    on_progress: Callable[[FleetProgress], None],
+) -> Simulated:
+    """Run each program's C on a core of this machine: threads only wait for it, and keep all cores busy."""
+    for program in programs:
+        if program.target.name != "host":
+            raise InputError(f"{program.graph.name} was compiled for {program.target.name}; compile it for the host")
+    done = [0] * len(programs)
+
+    def run(number: int) -> Learned | None:
+        def report(progress: LearningProgress) -> None:
+            if progress.doing == "learning":
+                done[number] = (progress.epoch - 1) * progress.total + progress.done
+                step = sum(done) // len(done)
+                epoch, rest = divmod(max(step - 1, 0), progress.total)
+                on_progress(FleetProgress(rest + 1, progress.total, epoch + 1, course.epochs, len(programs)))
+
+        try:
+            own = replace(course, learning_rate=rates[number])
+            return learn(programs[number], data, own, on_progress=report, threads=1)
+        except LearningError:  # its loss is not a number; the others go on
+            return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        learned = list(pool.map(run, range(len(programs))))
+    return _simulated(learned, course)
+
+
+def _simulated(learned: Sequence[Learned | None], course: Course) -> Simulated:
+    losses, tests = [], []
+    for number in range(course.epochs):
+        epochs = [None if one is None else one.record[number] for one in learned]
+        losses.append(tuple(math.nan if epoch is None else epoch.loss for epoch in epochs))
+        tested = tuple(math.nan if e is None or e.accuracy is None else e.accuracy for e in epochs)
+        tests.append(tested if course.tests(number + 1) else None)
+    accuracies = tuple(math.nan if one is None else one.accuracy for one in learned)
+    states = tuple({} if one is None else one.state for one in learned)
+    return Simulated(accuracies, tuple(losses), tuple(tests), states, (1,) * len(learned))

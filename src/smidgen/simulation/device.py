@@ -10,17 +10,17 @@ import torch
 
 from smidgen.codegen import Sources
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Node, check_inputs, roles_of
+from smidgen.ir import Array, Graph, check_inputs, roles_of
 from smidgen.memory import Plan
 from smidgen.ops.losses import check_softmax
 from smidgen.simulation.courses import check_device
 from smidgen.simulation.running import Simulation
-from smidgen.targets.device import Device, check_step
+from smidgen.targets.device import Device, Target, check_step
 from smidgen.targets.host import Host
 
 
 @dataclass(frozen=True)
-class Simulator:
+class Simulator(Target):
     """Programs are compiled as for the host, whose C is what a written project holds, and run in PyTorch."""
 
     name: str = "cuda"
@@ -31,15 +31,12 @@ class Simulator:
         return self.host.frugal
 
     @property
-    def besides(self) -> int:
-        return self.host.besides
+    def overhead(self) -> int:
+        return self.host.overhead
 
     @property
     def folders(self) -> tuple[str, ...]:
         return self.host.folders
-
-    def working(self, node: Node, by_row: bool) -> int:
-        return self.host.working(node, by_row)
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         return self.host.project(graph, sources, fields)
@@ -86,8 +83,8 @@ class SimulatedDevice(Device):
         self._loss = fleet.train(fleet.front(torch.from_numpy(image)), labels, rates)[0].cpu().numpy()
         return float(self._loss[0])
 
-    def hear(self, samples: Array) -> Array:
-        raise TargetError(f"{self.graph.name} is simulated from its input on; start it on host to hear its front end")
+    def audio_features(self, samples: Array) -> Array:
+        raise TargetError(f"{self.graph.name} is simulated from its input on; start it on host to run its front end")
 
     def outputs(self) -> tuple[Array, ...]:
         roles = roles_of(self.graph)

@@ -1,4 +1,4 @@
-"""What each op of the forward pass computes, for all devices and images at once."""
+"""The ops of the forward pass, for all devices and images at once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 
 from smidgen import numerics, ops
 from smidgen.ir import Array, Node, Op, Type
-from smidgen.ops.bias import units
-from smidgen.ops.conv import multipliers
 from smidgen.ops.dense import LANES
+from smidgen.ops.state import units
+from smidgen.ops.weighted import multipliers
 from smidgen.simulation import sums
 from smidgen.simulation.layout import Setting, check_single, from_lanes, to_lanes, unflatten, zero_of
-from smidgen.simulation.ordered import ordered_dot
+from smidgen.simulation.sums import ordered_dot
 
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
 FleetRule = Callable[[Node, Setting], Function]

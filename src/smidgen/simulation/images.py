@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from smidgen.data import PixelEncoding, Samples, as_input
-from smidgen.data.augment import Box, centre_box, image_shape, in_colours
+from smidgen.data.images import Crop, centre_box, image_shape, in_colours
 from smidgen.data.inputs import kind_of
 from smidgen.data.pixels import pixel_table
 from smidgen.learning.course import Course
@@ -147,8 +147,8 @@ class _Stored:
         self._sources = (self._channels.flip(0) if reverse else self._channels) % bands
         self._table = table
 
-    def resized(self, places: Numbers, boxes: list[Box], flipped: list[bool]) -> Tensor:
-        """What the boxes show of the images at these places, as a model's input."""
+    def resized(self, places: Numbers, boxes: list[Crop], flipped: list[bool]) -> Tensor:
+        """Return the boxes of the images at these places as a model's input."""
         shape = (len(places), self._rows, self._columns, self._colours)
         shown = torch.empty(shape, dtype=self._table.dtype, device=self._device)
         edges = np.array(boxes, np.float64).reshape(-1, 4).T

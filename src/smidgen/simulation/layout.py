@@ -1,4 +1,4 @@
-"""How tensors of a graph lie in a fleet: channels before images and positions, a lane for each device in front."""
+"""Layout of a graph's tensors in a fleet: channels before images and positions, a lane for each device in front."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smidgen.simulation import integers
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a fleet runs, how many devices it has, and the integer arithmetic, compiled where that pays."""
+    """The place a fleet runs, its number of devices, and the integer arithmetic, compiled on a GPU."""
 
     device: torch.device
     devices: int
@@ -32,12 +32,12 @@ class Setting:
         return torch.from_numpy(np.ascontiguousarray(numbers, np.float32)).to(self.device)
 
     def limits(self, low: int, high: int, zero: int) -> Tensor:
-        """Limits of numbers whose zero point is taken off."""
+        """Return limits of numbers whose zero point is taken off."""
         return self.whole([low - zero, high - zero])
 
 
 def setting(device: str | torch.device, devices: int) -> Setting:
-    """On a GPU the arithmetic is compiled, each function once for all shapes."""
+    """Return a setting; on a GPU the arithmetic is compiled, each function once for all shapes."""
     where = torch.device(device)
     compiled: Callable[..., object] = (lambda function: function) if where.type == "cpu" else _compiled
     return Setting(where, devices, SimpleNamespace(**{f.__name__: compiled(f) for f in integers.COMPILED}))
@@ -53,7 +53,7 @@ def zero_of(type: Type) -> int:
 
 
 def to_lanes(array: Array, type: Type) -> Tensor:
-    """[images, …, channels] of a type → [1, channels, images, …], zero point taken off; int8 in float32."""
+    """Convert [images, …, channels] of a type → [1, channels, images, …], zero point taken off; int8 in float32."""
     if type.dtype == "int8":
         array = array.astype(np.float32) - zero_of(type)
     array = array[None] if array.ndim == 1 else array
@@ -62,7 +62,7 @@ def to_lanes(array: Array, type: Type) -> Tensor:
 
 
 def from_lanes(tensor: Tensor, type: Type) -> Array:
-    """[devices, channels, images, …] → [devices, images, …, channels] as the type says."""
+    """Convert [devices, channels, images, …] → [devices, images, …, channels] of the type."""
     order = (0, *range(2, tensor.dim()), 1)
     array: Array = tensor.permute(order).cpu().numpy()
     return (np.rint(array) + zero_of(type)).astype(np.int8) if type.dtype == "int8" else array.astype(type.dtype)
@@ -75,7 +75,7 @@ def check_single(type: Type, what: str) -> None:
 
 
 def as_weights(array: Array, type: Type) -> Tensor:
-    """[outputs, …, channels] → [1, outputs, taps, channels]; a bias stays [1, outputs]."""
+    """Convert [outputs, …, channels] → [1, outputs, taps, channels]; a bias stays [1, outputs]."""
     if array.ndim == 1:
         return torch.from_numpy(array.copy())[None]
     kept = array.astype(np.float32) if type.dtype == "int8" else array
@@ -84,10 +84,10 @@ def as_weights(array: Array, type: Type) -> Tensor:
 
 
 def unflatten(x: Tensor, dimension: int, sizes: Sequence[int]) -> Tensor:
-    """One dimension as several; one of the sizes may be −1."""
+    """Split one dimension into several; one of the sizes may be −1."""
     return x.reshape(*x.shape[:dimension], *sizes, *x.shape[dimension + 1 :])
 
 
 def in_parts(x: Tensor, size: int) -> list[Tensor]:
-    """Along the first dimension, in parts of `size`, the last one of what is left."""
+    """Split along the first dimension into parts of `size`; the last may be shorter."""
     return [x[at : at + size] for at in range(0, len(x), size)]

@@ -16,11 +16,10 @@ import numpy as np
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Op, Type, Value, refuse_variables, roles_of
 from smidgen.ir.rewriting import producers
+from smidgen.ops.elementwise import Compare
 from smidgen.ops.gradient import AdvanceStepState, FromFloat, GradOp, Mask, ParameterGrad
 from smidgen.ops.losses import check_softmax
-from smidgen.ops.maximum import Compare
-from smidgen.ops.overlay import Overlay
-from smidgen.ops.select import Gather
+from smidgen.ops.state import Gather, Overlay
 from smidgen.ops.update import DenseStep, FusedStep, Step
 
 Channels = tuple[int, ...]
@@ -66,7 +65,7 @@ class FleetNode:
 
 @dataclass(frozen=True, eq=False)
 class FleetStep:
-    """How tensors learn. `gradient` makes sums of what `sources` are; the step of a float32 head has none."""
+    """A step of tensors that learn. `gradient` sums up `sources`; the step of a float32 head has none."""
 
     node: Node
     parameters: tuple[Parameter, ...]
@@ -282,7 +281,7 @@ class _Merger:
 
 @dataclass(frozen=True, eq=False)
 class _OneGraph:
-    """A graph that is being merged: the fleet's value for each of its own, the tensors of which its states are part."""
+    """A graph that is being merged: the fleet's value for each of its values, and the tensors that hold its states."""
 
     graph: Graph
     number: int

@@ -9,16 +9,15 @@ from torch import Tensor
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Value, roles_of
-from smidgen.ops.bias import LearnedBias
-from smidgen.ops.conv_grad import DenseGradInput, WindowGrad
+from smidgen.ops.conv import WindowGrad
+from smidgen.ops.dense import DenseGradInput
 from smidgen.ops.gradient import FromFloat, GradOp, SumGrads
+from smidgen.ops.state import LearnedBias
 from smidgen.ops.update import DenseStep
 from smidgen.ops.weighted import Weighted
-from smidgen.simulation import head
-from smidgen.simulation.backward import BACKWARD, sums_by_reference
+from smidgen.simulation.backward import BACKWARD, from_float, sums_by_reference
 from smidgen.simulation.forward import FORWARD, by_reference
 from smidgen.simulation.layout import Setting, as_weights, in_parts, setting, to_lanes, unflatten, zero_of
-from smidgen.simulation.loop import Loop
 from smidgen.simulation.merging import Fleet, FleetNode, FleetStep, FleetValue, Parameter, Slotted, merge
 from smidgen.simulation.steps import HeadStep, IntegerStep
 from smidgen.simulation.tables import Looked, Tables, rounding
@@ -109,7 +108,7 @@ class Simulation:
         return IntegerStep(step, self.merged, weights[0], self.s)
 
     def _boundary(self) -> tuple[FleetValue, ...]:
-        """What all devices share and some lane reads: the image, or what the front gives."""
+        """Return the values that all devices share and some lane reads: the image, or outputs of the front."""
         shared = {v for n in self._front_nodes for v in n.outs} | {self.merged.image}
         read = [v for n in self._nodes for v in n.ins]
         read += [of for of, _ in self.merged.masked.values()]
@@ -126,11 +125,11 @@ class Simulation:
 
     @property
     def boundary_bytes(self) -> int:
-        """What the front gives for one image, in bytes."""
+        """The bytes of the front's outputs for one image."""
         return sum(4 * v.type.size for v in self.boundary)
 
     def chunk(self, images: int) -> int:
-        """How many of so many images the front runs ahead for."""
+        """Return how many of `images` the front runs ahead for."""
         return max(1, min(images, MOST_IMAGES, CHUNK_BYTES // self.boundary_bytes))
 
     def front(self, images: Tensor) -> list[Tensor]:
@@ -178,8 +177,8 @@ class Simulation:
         return losses
 
     def _put_back(self, before: Sequence[Tensor], skipped: Tensor) -> None:
-        """What a step has changed on devices that skip it, as it was."""
-        firsts = [0] * (2 + len(self.parameters)) + [step.first for step in self._steps for _ in step.besides()]
+        """Restore what a step has changed on devices that skip it."""
+        firsts = [0] * (2 + len(self.parameters)) + [step.first for step in self._steps for _ in step.extra_state()]
         for tensor, was, first in zip(self.mutable(), before, firsts, strict=True):
             own = skipped[first : first + len(tensor)].reshape(-1, *[1] * (tensor.dim() - 1))
             tensor.copy_(torch.where(own, was, tensor))
@@ -188,7 +187,7 @@ class Simulation:
         """Gradient number i and the largest magnitudes in it."""
         op, how, run = node.node.op, self._roundings[id(node)], self.s.run
         if isinstance(op, FromFloat):
-            summed = head.from_float(node.node, values[node.ins[0]], values[node.ins[1]], looked.own[:, i])
+            summed = from_float(node.node, values[node.ins[0]], values[node.ins[1]], looked.own[:, i])
         elif isinstance(op, SumGrads):
             a, b = (values[v].flatten(2) for v in node.ins[:2])
             summed = run.aligned(a, b, looked.above[0][:, i], looked.above[1][:, i])
@@ -240,7 +239,7 @@ class Simulation:
         """Every tensor that a step changes."""
         tensors = [self._tables.levels, self._tables.step, *self.parameters.values()]
         for step in self._steps:
-            tensors += step.besides()
+            tensors += step.extra_state()
         return tensors
 
     def state(self, device: int) -> dict[str, Array]:
@@ -256,10 +255,75 @@ class Simulation:
         return {v.name: found[v] for v in graph.state}
 
     def restore(self, device: int, state: Mapping[str, Array]) -> None:
-        """Put back what `state` gave."""
+        """Restore a device from what `state` returned."""
         graph = self.merged.graphs[device]
         check_state(graph, state)
         for step in self._steps:
             if device in step.step.ops:
                 step.restore(device, state)
         self._tables.restore(device, state[roles_of(graph).step_state.name])
+
+
+class Loop:
+    """Steps over the images of a chunk; on a GPU one step is recorded as a CUDA graph and played back.
+
+    Each image is copied to where the recorded step reads it.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.recorded: torch.cuda.CUDAGraph | None = None
+        self.buffers: tuple[list[Tensor], Tensor, Tensor, Tensor, Tensor] | None = None
+
+    def run(self, shared: Sequence[Tensor], labels: Tensor, rates: Tensor) -> Tensor:
+        if not self.simulation.recordable:
+            losses = [
+                self.simulation.step([t[i : i + 1] for t in shared], labels[i : i + 1], rates[i].unsqueeze(1))
+                for i in range(len(labels))
+            ]
+            return torch.stack(losses)
+        return self._replayed(shared, labels, rates)
+
+    def _replayed(self, shared: Sequence[Tensor], labels: Tensor, rates: Tensor) -> Tensor:
+        count = len(labels)
+        if self.buffers is None or len(self.buffers[1]) < count:
+            self._record(shared, labels, rates)
+        assert self.buffers is not None
+        assert self.recorded is not None
+        kept, label, rate, losses, cursor = self.buffers
+        for to, tensor in zip(kept, shared, strict=True):
+            to[:count].copy_(tensor)
+        label[:count].copy_(labels)
+        rate[:count].copy_(rates)
+        cursor.zero_()
+        for _ in range(count):
+            self.recorded.replay()
+        return losses[:count].clone()
+
+    def _record(self, shared: Sequence[Tensor], labels: Tensor, rates: Tensor) -> None:
+        """Warm up on copies of the state, put it back, and record."""
+        sim, device = self.simulation, self.simulation.place
+        kept = [t.clone() for t in shared]
+        losses = torch.zeros_like(rates)
+        self.buffers = kept, labels.clone(), rates.clone(), losses, torch.zeros(1, dtype=torch.int64, device=device)
+        before = [t.clone() for t in sim.mutable()]
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self._one()
+        torch.cuda.current_stream().wait_stream(stream)
+        for tensor, was in zip(sim.mutable(), before, strict=True):
+            tensor.copy_(was)
+        self.recorded = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.recorded):
+            self._one()
+
+    def _one(self) -> None:
+        assert self.buffers is not None
+        kept, label, rate, losses, cursor = self.buffers
+        at = cursor.clamp(max=len(label) - 1)
+        shared = [t.index_select(0, at) for t in kept]
+        loss = self.simulation.step(shared, label.index_select(0, at), rate.index_select(0, at).reshape(-1, 1))
+        losses.index_copy_(0, at, loss.unsqueeze(0))
+        cursor.add_(1)

@@ -1,4 +1,4 @@
-"""How the tensors of all devices learn: each device its own channels, by its own rate, rule and random bits."""
+"""Steps of the tensors of all devices: each device has its channels, rate, rule and random bits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from torch import Tensor
 
 from smidgen.ir import Array, Node, Value
 from smidgen.numerics import stochastic
-from smidgen.ops.bias import MOST_DIFFERENCE, units
-from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
+from smidgen.ops.conv import ConvGradWeight, DepthwiseGradWeight
+from smidgen.ops.dense import DenseGradWeight
 from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
 from smidgen.ops.rules import LIMITS
+from smidgen.ops.state import MOST_DIFFERENCE, units
 from smidgen.ops.update import BUFFER_BITS, BiasStep, DenseStep, Step, WeightStep, initial_fraction, pack, unpack
 from smidgen.simulation import sums
 from smidgen.simulation.forward import INPUT_MOST
@@ -25,7 +26,7 @@ Summed = Callable[..., Tensor]
 
 
 class IntegerStep:
-    """A step of int8 weights, int32 biases or int16 differences to them, with state of their own.
+    """A step of int8 weights, int32 biases or int16 differences to them, with their own state.
 
     It is computed for the devices from the first to the last that takes it. Where each device trains a layer of its
     own, those of one layer side by side, no device pays for the others' steps.
@@ -67,7 +68,7 @@ class IntegerStep:
                 self.restore(device, {v.name: state[v] for v in step.states[device]})
 
     def _is_fresh(self, states: list[Array]) -> bool:
-        """Whether what stands beside the weight is as before any step."""
+        """Return whether the extra state of the weight is as before any step."""
         fresh = True
         if self.fraction_bits:
             fresh = np.array_equal(states[1], initial_fraction(states[0].size, self.fraction_bits))
@@ -97,7 +98,7 @@ class IntegerStep:
         return outputs, taps, channels if self.union is None else len(self.union)
 
     def _lanes(self) -> None:
-        """Which channels each device steps, how many it keeps and the place of each among them."""
+        """Return the channels each device steps, how many it keeps and the place of each among them."""
         s, count = self.s, self._shape()[2]
         wanted = self.union or list(range(count))
         active, rank = np.zeros((self.devices, count), bool), np.zeros((self.devices, count), np.int32)
@@ -167,12 +168,12 @@ class IntegerStep:
         else:
             self.weights.index_copy_(3, self.places, after)
 
-    def besides(self) -> list[Tensor]:
-        """What is state besides the weights."""
+    def extra_state(self) -> list[Tensor]:
+        """Return the state other than the weights."""
         return [self.fraction, *([] if self.buffer is None else [self.buffer])]
 
     def states(self, device: int) -> dict[Value, Array]:
-        """What a device of the fleet has of this step's tensors, as its graph keeps them."""
+        """Return a device's part of this step's tensors, as its graph keeps them."""
         found, lane = self.step.states[device], device - self.first
         at = torch.from_numpy(self.active_lanes[lane]).to(self.s.device)
         if not self.is_weight:
@@ -300,7 +301,7 @@ class HeadStep:
             after = torch.where(self.active.reshape(-1, *[1] * (after.dim() - 1)), after, tensor)
         tensor.copy_(after)
 
-    def besides(self) -> list[Tensor]:
+    def extra_state(self) -> list[Tensor]:
         return list(self.buffers)
 
     def states(self, device: int) -> dict[Value, Array]:

@@ -6,6 +6,9 @@ is exact in any order while it stays below 2^24; longer ones are split and added
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -34,7 +37,7 @@ def _product(w: Tensor, x: Tensor) -> Tensor:
 
 
 def patches(x: Tensor, window: Window) -> Tensor:
-    """What a window sees: [devices, taps · channels, positions], channel by channel within a tap."""
+    """Return the elements under a window: [devices, taps · channels, positions], channel by channel within a tap."""
     if window.size == (1, 1) and window.stride == (1, 1) and not any(window.pad):
         return x.flatten(2)
     seen = views(x, window)
@@ -57,7 +60,7 @@ def views(x: Tensor, window: Window) -> Tensor:
 
 
 def depthwise(x: Tensor, w: Tensor, window: Window) -> Tensor:
-    """Each channel by filters of its own; w is [devices, kernel rows, kernel columns, channels · multiplier]."""
+    """Convolve each channel with its filters; w is [devices, kernel rows, kernel columns, channels · multiplier]."""
     devices, channels = max(x.shape[0], w.shape[0]), x.shape[1]
     x, w = x.expand(devices, *x.shape[1:]), w.expand(devices, *w.shape[1:])
     if x.is_cuda:
@@ -121,3 +124,39 @@ def grouped_product(w: Tensor, seen: Tensor, groups: int, most: int) -> Tensor:
         for g in range(groups)
     ]
     return torch.cat(parts, dim=1)
+
+
+BLOCK = 128
+
+
+def ordered_dot(a: Tensor, b: Tensor) -> Tensor:
+    """Σ over dimension 1 of a · b, in float32 and in order; both are [devices, terms, …], three more dimensions."""
+    shape = tuple(max(sizes) for sizes in zip(a.shape, b.shape, strict=True))
+    a, b = a.expand(shape), b.expand(shape)
+    if a.is_cuda:
+        return _on_gpu(a, b)
+    total = torch.zeros((a.shape[0], *a.shape[2:]), dtype=torch.float32)
+    for k in range(a.shape[1]):
+        total = total + a[:, k] * b[:, k]
+    return total
+
+
+def _on_gpu(a: Tensor, b: Tensor) -> Tensor:
+    out = torch.empty((a.shape[0], *a.shape[2:]), dtype=torch.float32, device=a.device)
+    devices, terms, _, second, third = a.shape
+    each = out[0].numel()
+    grid = (-(-each // BLOCK), devices)
+    _kernel()[grid](
+        a, b, out, terms, second, third, each, *a.stride(), *b.stride(), BLOCK=BLOCK, enable_fp_fusion=False
+    )  # fmt: skip
+    return out
+
+
+@cache
+def _kernel() -> Any:
+    """Triton comes with PyTorch's builds for CUDA; nothing else needs it."""
+    import triton
+
+    from smidgen.simulation import ordered_kernel
+
+    return triton.jit(ordered_kernel.ordered_dot_kernel)

@@ -1,4 +1,4 @@
-"""What a step of a fleet looks up: exponents, random streams and offsets of all gradients, in one table each."""
+"""Tables that a step of a fleet looks up: exponents, random streams and offsets of all gradients, in one table each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from smidgen import numerics
 from smidgen.ir import roles_of
 from smidgen.numerics import stochastic
+from smidgen.ops.elementwise import Compare
 from smidgen.ops.gradient import FromFloat, GradOp, Mask, SumGrads
-from smidgen.ops.maximum import Compare
 from smidgen.simulation import integers
 from smidgen.simulation.layout import Setting, zero_of
 from smidgen.simulation.merging import Fleet, FleetNode, FleetValue, Slotted
@@ -23,7 +23,7 @@ DIFFERENCES = {False: (-0.5, np.inf), True: (-np.inf, -0.5)}  # of whole numbers
 
 @dataclass(frozen=True, eq=False)
 class Rounding:
-    """How the sums of a gradient node are rounded."""
+    """The rounding of a gradient node's sums."""
 
     multiplier: Tensor
     mask: FleetValue | None  # gradients pass where it lies within the limits
@@ -31,7 +31,7 @@ class Rounding:
 
 
 def rounding(node: FleetNode, merged: Fleet, s: Setting) -> Rounding:
-    """The factors, raised by the lift, and the mask of a gradient node."""
+    """Return the factors, raised by the lift, and the mask of a gradient node."""
     op, unlimited = node.node.op, s.real((-np.inf, np.inf))
     if isinstance(op, FromFloat):
         return Rounding(s.whole([1 << 31]), None, unlimited)
@@ -51,17 +51,17 @@ def rounding(node: FleetNode, merged: Fleet, s: Setting) -> Rounding:
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """What one step found: [devices, gradients] each, and [devices, all places] for the exponents."""
+    """The numbers of one step: [devices, gradients] each, and [devices, all places] for the exponents."""
 
     exponents: Tensor
-    own: Tensor  # exponents of what the gradients give
+    own: Tensor  # exponents of the gradients
     above: tuple[Tensor, Tensor]  # by how much the operands' exponents stand above the sums'
     t: Tensor  # bits that are rounded off
     keys: Tensor  # of the random bits of gradients, then two of each step
 
 
 class Tables:
-    """Levels, step and seed of every device, and what the gradients and steps need of them."""
+    """Levels, step and seed of every device, and the indices by which gradients and steps read them."""
 
     def __init__(
         self, gradients: Sequence[FleetNode], steps: Sequence[list[tuple[int, int]]], merged: Fleet, s: Setting
@@ -101,7 +101,7 @@ class Tables:
         return Looked(exponents, own, above, own - reference + self._offset, keys)
 
     def advance(self, peaks: Sequence[Tensor]) -> None:
-        """Levels as their tensors showed, and one step on."""
+        """Set the levels by the peaks of their tensors, and go one step on."""
         if peaks:
             seen = torch.cat(list(peaks), dim=1)
             largest = torch.zeros_like(self.levels).scatter_reduce_(1, self._columns, seen, "amax")
@@ -109,7 +109,7 @@ class Tables:
         self.step.add_(1)
 
     def state(self, device: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
-        """The step state as the device's own program has it."""
+        """Return the step state as the device's program has it."""
         graph = self._graphs[device]
         state = graph.state[roles_of(graph).step_state].astype(np.int64)
         state[stochastic.STEP] = int(self.step[device, 0])

@@ -16,8 +16,7 @@ from unicorn import unicorn_const as uc
 
 from smidgen.errors import TargetError
 from smidgen.targets.boards import PAGE, Board
-from smidgen.targets.counter import Counter
-from smidgen.targets.cpus import CPUS
+from smidgen.targets.counter import CPUS, Counter
 from smidgen.targets.image import Image
 
 PAINT = b"\xa5"  # what SRAM holds after a reset: of the stack it shows how far that was used
@@ -73,7 +72,7 @@ class EmulatedBoard:
         return emulator
 
     def _reset(self) -> int:
-        """Where the core begins: a vector table says so and where its stack is, or it is behind the header of flash."""
+        """Return where the core begins: as its vector table has it, or behind the header of flash."""
         board = self.board
         if not self._cpu.vectors:
             self._uc.reg_write(self._cpu.sp, NEVER & ~0xF)  # anything, until the program sets it
@@ -125,7 +124,7 @@ class EmulatedBoard:
         failed: UcError | None = None
         try:
             self._uc.emu_start(self._pc | self._cpu.tag, NEVER)
-        except UcError as error:  # as the emulator says of some cores' breakpoints, too
+        except UcError as error:  # as the emulator raises at some cores' breakpoints, too
             failed = error
         self._pc = self._uc.reg_read(self._cpu.pc)
         if (failed or self._exception is not None) and self._access is None and self._cpu.calls(self._uc, self._pc):
@@ -184,7 +183,7 @@ class EmulatedBoard:
         return False
 
     def _fault(self, error: str) -> str:
-        """What happened, where, and what lies there."""
+        """Describe a fault: the access, its place, and the memory it met."""
         pc, link, sp = (self._uc.reg_read(r) for r in (self._cpu.pc, self._cpu.link, self._cpu.sp))
         name, place, access = self.board.name, self.image.place(pc), self._access
         if access is None:
@@ -201,7 +200,7 @@ class EmulatedBoard:
         return f"the program on {name} faulted: {what}"
 
     def _lies(self, address: int) -> str:
-        """An address, and what is there."""
+        """Describe an address and the memory it is in."""
         board, symbol = self.board, self.image.at(address)
         places = (("flash", board.flash), ("flash", board.code), ("SRAM", board.sram))
         memory = next((name for name, region in places if address in region), "no memory")

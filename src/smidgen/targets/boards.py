@@ -33,13 +33,13 @@ class Core:
 
 @dataclass(frozen=True)
 class Clock:
-    """How fast a board is taken to be. Nothing here measures it: an emulator counts instructions, not cycles."""
+    """Assumed speed of a board. Nothing here measures it: an emulator counts instructions, not cycles."""
 
     mhz: int
     per_cycle: float
 
     def milliseconds(self, instructions: int) -> float:
-        """About how long so many instructions take."""
+        """Return about how long a number of instructions takes."""
         return round(instructions / (1000 * self.mhz * self.per_cycle), 3)
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Map:
-    """Where flash and SRAM may reach to at most in a chip's memory map, and where code in flash is executed."""
+    """Largest extent of flash and SRAM in a chip's memory map, and where code in flash is executed."""
 
     flash_end: int = 0x2000_0000  # these two in the memory map of every Cortex-M
     sram_end: int = 0x4000_0000
@@ -123,7 +123,7 @@ class Board:
 # Instructions per cycle. The paper measured 546 ms, 118 M cycles, for a step of MCUNet-5FPS on an STM32F746; its
 # released C takes 106.4 M instructions for one of a smaller scheme, so a Cortex-M7 retires 0.9 per cycle at least. The
 # other cores follow by their CoreMark per MHz: 5.01 (M7), 4.02 (M33), 3.40 (M4), 3.32 (M3), 2.46 (M0+), 2.55 (ESP32-C3,
-# as its data sheet says).
+# from its data sheet).
 M7 = Core("cortex-m7", "Cortex-M7", "cortex_m7+fp_armv8d16sp", "fpv5-sp-d16", True, "CORTEX_M7", per_cycle=0.9)
 M4 = Core("cortex-m4", "Cortex-M4", "cortex_m4+vfp4d16sp", "fpv4-sp-d16", True, "CORTEX_M4", per_cycle=0.6)
 M33 = Core("cortex-m33", "Cortex-M33", "cortex_m33+dsp+fp_armv8d16sp", "fpv5-sp-d16", True, "CORTEX_M33", per_cycle=0.7)

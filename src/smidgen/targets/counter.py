@@ -1,25 +1,79 @@
-"""Exact instruction counts of an emulated program: by block, so by function, and by node of its graph.
-
-The hook runs before every block, so it is C, built by the host's compiler; where there is none, Python does
-the same, some ten times slower.
-"""
+"""Instructions counted by function and by node, and what the emulator must know of a core."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from unicorn import UC_HOOK_BLOCK, Uc
+from unicorn import arm_const as arm
+from unicorn import riscv_const as riscv
+from unicorn import unicorn_const as uc
 from unicorn.unicorn_py3.unicorn import uclib
 
+from smidgen.compiler import Cache, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array
-from smidgen.targets.compiler import Cache, find_compiler
-from smidgen.targets.cpus import CPUS
+from smidgen.targets.boards import PAGE, Board, Isa
 from smidgen.targets.image import Image
+
+CORE_REGISTERS = 0xE000_E000  # the System Control Space, a page of it: the program switches the FPU on there
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """A family of cores that run the same instructions."""
+
+    kind: tuple[int, int]  # architecture and mode
+    models: Mapping[str, int]
+    pc: int  # this and the next four are registers
+    sp: int
+    link: int
+    operation: int  # of a semihosting call, and its result
+    arguments: int
+    before: bytes  # code before the instruction that makes a semihosting call, that instruction, and code behind it
+    call: bytes
+    behind: bytes
+    wide: tuple[int, int]  # an instruction takes two halfwords where these bits of the first come to that much
+    tag: int  # what an address of code is marked with
+    registers: tuple[int, ...] = ()  # pages of the core's own
+    vectors: bool = False  # flash begins with a table of where the stack and the program begin
+
+    def emulator(self, board: Board) -> Uc:
+        """A core of a board, without memory but its own."""
+        emulator = Uc(*self.kind)
+        emulator.ctl_set_cpu_model(self.models[board.core.model])
+        for page in self.registers:
+            emulator.mem_map(page, PAGE, uc.UC_PROT_READ | uc.UC_PROT_WRITE)
+        return emulator
+
+    def calls(self, emulator: Uc, pc: int) -> bool:
+        """Return whether a core stopped there because it calls its host."""
+        code = self.before + self.call + self.behind
+        return bytes(emulator.mem_read(pc - len(self.before), len(code))) == code
+
+
+def _models(constants: Mapping[str, object], prefix: str) -> dict[str, int]:
+    return {n.removeprefix(prefix): v for n, v in constants.items() if n.startswith(prefix) and isinstance(v, int)}
+
+
+CPUS: Mapping[Isa, Cpu] = {
+    "thumb": Cpu(
+        (uc.UC_ARCH_ARM, uc.UC_MODE_THUMB | uc.UC_MODE_MCLASS), _models(vars(arm), "UC_CPU_ARM_"),
+        arm.UC_ARM_REG_PC, arm.UC_ARM_REG_SP, arm.UC_ARM_REG_LR, arm.UC_ARM_REG_R0, arm.UC_ARM_REG_R1,
+        b"", b"\xab\xbe", b"", wide=(0xFFFF, 0xE800), tag=1, registers=(CORE_REGISTERS,), vectors=True,
+    ),
+    "riscv": Cpu(
+        (uc.UC_ARCH_RISCV, uc.UC_MODE_RISCV32), _models(vars(riscv), "UC_CPU_RISCV32_"),
+        riscv.UC_RISCV_REG_PC, riscv.UC_RISCV_REG_SP, riscv.UC_RISCV_REG_RA, riscv.UC_RISCV_REG_A0,
+        riscv.UC_RISCV_REG_A1, b"\x13\x10\xf0\x01", b"\x73\x00\x10\x00", b"\x13\x50\x70\x40", wide=(3, 3), tag=0,
+    ),
+}  # fmt: skip
+
 
 GENERATED, KERNEL, ENTRY = 1, 2, 4  # roles of the code at an address
 BLOCK = np.dtype([(n, "u8" if n == "executed" else "u4") for n in ("executed", "size", "instructions", "role", "_")])
@@ -69,13 +123,7 @@ class Counter:
         self.fields = _Fields.from_buffer(mapped)
 
     def attach(self, emulator: Uc, cache: Path) -> None:
-        """Count what this emulator runs from now on."""
-        try:
-            self._attach_native(emulator, cache)
-        except TargetError:
-            self.attach_python(emulator)
-
-    def _attach_native(self, emulator: Uc, cache: Path) -> None:
+        """Count what this emulator runs from now on; TargetError where it cannot be counted."""
         source = {"counter.c": (Path(__file__).parent / "counter.c").read_text()}
         library = Cache(cache, find_compiler()).build(".so", source, "-shared", "counter.c")
         self._library = ctypes.CDLL(str(library))  # kept while the emulator may call it
@@ -86,10 +134,6 @@ class Counter:
         if error:
             raise TargetError(f"the emulator takes no hook for blocks: error {error}")
 
-    def attach_python(self, emulator: Uc) -> None:
-        """The same without a compiler."""
-        emulator.hook_add(UC_HOOK_BLOCK, self._count_block)
-
     def by_function(self, image: Image) -> dict[str, int]:
         """Instructions of each function in the call that was measured, most first."""
         counts: dict[str, int] = {}
@@ -98,47 +142,3 @@ class Counter:
             name = symbol.name if symbol else "unknown"
             counts[name] = counts.get(name, 0) + int(self.blocks["executed"][index])
         return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-    def _count_block(self, emulator: Uc, address: int, size: int, _: object) -> None:
-        """count_block of counter.c."""
-        f = self.fields
-        if not f.origin <= address < f.origin + f.size:
-            emulator.emu_stop()
-            return
-        index = (address - f.origin) // 2
-        block = self.blocks[index]
-        if block["size"] != size:
-            halfwords = self.code[index : index + size // 2].tolist()
-            block["size"], block["instructions"] = size, _instructions_in(halfwords, f.wide_mask, f.wide_from)
-        self._follow(emulator.reg_read, address, int(block["role"]))
-        count = int(block["instructions"])
-        f.total += count
-        if f.inside:
-            block["executed"] += count
-            self.nodes[f.node] += np.uint64(count)
-        f.lowest_stack = min(f.lowest_stack, emulator.reg_read(f.stack_register))
-        if f.total > f.limit:
-            emulator.emu_stop()
-
-    def _follow(self, read: Callable[[int], int], address: int, role: int) -> None:
-        f = self.fields
-        if f.inside and address == f.back:
-            f.inside = 0
-        if not f.inside and role & ENTRY:
-            f.inside, f.called, f.back = 1, 0, read(f.link_register) & ~1
-            self.blocks["executed"], self.nodes[:] = 0, 0
-        if role & GENERATED:
-            f.node = f.node_count
-        if role & KERNEL and f.after_generated and f.inside:
-            f.node = self.calls[f.called] if f.called < f.call_count else f.node_count
-            f.called += 1
-        f.after_generated = role & GENERATED
-
-
-def _instructions_in(halfwords: list[int], mask: int, least: int) -> int:
-    """Instructions take one halfword, or two where these bits of the first come to so much."""
-    count = at = 0
-    while at < len(halfwords):
-        at += 2 if halfwords[at] & mask >= least else 1
-        count += 1
-    return count

@@ -1,11 +1,13 @@
-"""What a compiled graph runs on: a target builds the C and starts a device that runs it."""
+"""Targets and devices: what runs programs, the checks that all of them share, and samples shared out among several."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -13,12 +15,14 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.log_mel import LogMel
-from smidgen.memory import Plan
+from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.ops.losses import loss_of
+from smidgen.runtime import working_memory
+from smidgen.threads import in_order
 
 
 class Device(Protocol):
-    """A program running somewhere, with memory of its own."""
+    """A program running somewhere, with its own memory."""
 
     graph: Graph
     learns: bool
@@ -39,15 +43,15 @@ class Device(Protocol):
         """
 
     def latent(self, image: Array) -> bytes:
-        """What the frozen front makes of an image, where the program was compiled to replay."""
+        """Return what the frozen front makes of an image, where the program was compiled to replay."""
         raise InputError(f"this device hands over no latents of {self.graph.name}; take host, or an emulated board")
 
     def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
         """One step on a latent, which learns what a step on its image would; the loss before it."""
         raise InputError(f"this device takes no latents of {self.graph.name}; take host, or an emulated board")
 
-    def hear(self, samples: Array) -> Array:
-        """What the program's own front end makes of int16 samples that follow silence: its input."""
+    def audio_features(self, samples: Array) -> Array:
+        """Return the input that the program's own front end makes of int16 audio samples that follow silence."""
 
     def outputs(self) -> tuple[Array, ...]:
         """The outputs of the last run or step."""
@@ -75,28 +79,29 @@ class Device(Protocol):
 
 
 class Target(Protocol):
-    """Where programs run."""
+    """A place where programs run."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def frugal(self) -> bool:
-        """Whether memory is scarce there, so that early layers run row by row; else whole maps, which are faster."""
+        """Return whether memory is scarce, so that early layers run row by row; whole maps are faster."""
 
     @property
-    def besides(self) -> int:
-        """Bytes of SRAM that a program takes besides arena and state, at most: other static data and the stack."""
+    def overhead(self) -> int:
+        """Return the most SRAM that a program takes in addition to arena and state: other static data and the stack."""
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
+        """Return the runtime folders with its kernels; a file replaces that of the same name in an earlier folder."""
 
     def working(self, node: Node, by_row: bool) -> int:
-        """Bytes of working memory a node's kernel needs for a whole call, or for one output row per call."""
+        """Return the bytes of working memory a node's kernel needs for a whole call, or for one output row per call."""
+        return working_memory(node, by_row, self.folders)
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
-        """What a written project holds besides the program and its kernels, by path."""
+        """Return the files of a project in addition to the program and its kernels, by path."""
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Raise TargetError where the program cannot fit."""
@@ -130,8 +135,8 @@ def restart(device: Device) -> None:
         device.restore({**device.state(), **first})
 
 
-def check_hearing(graph: Graph, samples: Array) -> tuple[int, int]:
-    """The rows of a program's input, and what is in a row; InputError unless it hears, and these are samples."""
+def check_audio(graph: Graph, samples: Array) -> tuple[int, int]:
+    """Return the rows of a program's input and bytes of a row; InputError unless it takes audio samples like these."""
     spec = graph.preprocessing
     if not isinstance(spec, LogMel) or graph.image.type.dtype != "int8":
         raise InputError(f"{graph.name} has no front end for sound; give its graph a LogMel as preprocessing")
@@ -141,7 +146,7 @@ def check_hearing(graph: Graph, samples: Array) -> tuple[int, int]:
 
 
 def held(state: Mapping[str, Array], value: Value, program: str) -> Array:
-    """What a state holds of a value, or InputError where it is of another program than the one named."""
+    """Return a value from a state; InputError where the state belongs to another program than the one named."""
     found, type_ = state.get(value.name), value.type
     if found is None or found.shape != type_.shape or found.dtype.name != type_.dtype:
         what = "nothing" if found is None else f"{found.dtype.name}{list(found.shape)}"
@@ -152,6 +157,25 @@ def held(state: Mapping[str, Array], value: Value, program: str) -> Array:
     return found
 
 
+def tensor(value: Value, data: bytes, at: int = 0) -> Array:
+    """Return a copy of the value that lies at `at` in some bytes."""
+    return np.frombuffer(data, value.type.dtype, value.type.size, at).reshape(value.type.shape).copy()
+
+
+def read_state(graph: Graph, block: bytes) -> dict[str, Array]:
+    """Return the state in a program's block, by name."""
+    return {v.name: tensor(v, block, at) for v, at in state_offsets(graph).items()}
+
+
+def state_block(graph: Graph, state: Mapping[str, Array]) -> bytes:
+    """Return a state as a program's block; InputError unless it is one of the graph."""
+    check_state(graph, state)
+    block: Array = np.zeros(state_bytes(graph), np.uint8)
+    for v, at in state_offsets(graph).items():
+        block[at : at + v.type.bytes] = np.ascontiguousarray(state[v.name]).reshape(-1).view(np.uint8)
+    return block.tobytes()
+
+
 def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
     """Raise InputError unless this is a state of the graph."""
     for v in graph.state:
@@ -160,3 +184,35 @@ def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
         raise InputError(
             f"the given state holds %{min(extra)}, which {graph.name} does not have: it belongs to another program"
         )
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+FEWEST = 32  # samples for each device: to start another takes as long as some of them
+
+
+def share_out(
+    device: Device, function: Callable[[Device, Item], Result], items: Iterable[Item], threads: int
+) -> Generator[Result]:
+    """function(device, item) of every item in turn, by the device and by others like it.
+
+    The device does it alone where it is the only one there can be, or carries variables from sample to sample. Who
+    stops early closes this before the device.
+    """
+    free: SimpleQueue[Device] = SimpleQueue()
+    free.put(device)
+
+    def run(item: Item) -> Result:
+        one = free.get()
+        try:
+            return function(one, item)
+        finally:
+            free.put(one)
+
+    with ExitStack() as opened:
+        for _ in range(1, 1 if device.graph.variables else threads):
+            twin = device.twin()
+            if twin is None:
+                break
+            free.put(opened.enter_context(twin))
+        yield from in_order(run, items, free.qsize())

@@ -1,4 +1,4 @@
-"""This machine as a target: the C built into a shared library and loaded."""
+"""This machine as a target: the C built into a shared library and loaded, where asked with a clock around kernels."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from smidgen.codegen import PORTABLE, Sources, render, serves
+from smidgen.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Node, Value, check_inputs
+from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
-from smidgen.runtime import working_memory
-from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
-from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
+from smidgen.targets.device import Device, Target, check_audio, check_latent, check_state, check_step
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
-NOT_SERVED = "static int serve(void) { return 2; } /* a host has no way to hand over more than an image */\n"
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
 
 
 @dataclass(frozen=True)
-class Host:
+class Host(Target):
     """Builds with the machine's compiler, or the one given, and keeps what it built in `cache`.
 
     A `frugal` host lays programs out as a board does.
@@ -36,13 +34,9 @@ class Host:
     compiler: Compiler | None = None
     cache: Path = field(default_factory=cache_folder)
     frugal: bool = False
-    besides: int = 0  # its stack and its own data are this machine's
+    overhead: int = 0  # its stack and its own data are this machine's
     name: str = "host"
     folders: tuple[str, ...] = PORTABLE
-
-    def working(self, node: Node, by_row: bool) -> int:
-        """Bytes of working memory a node's kernel needs."""
-        return working_memory(node, by_row, self.folders)
 
     def found_compiler(self) -> Compiler:
         """The compiler given, or the machine's."""
@@ -62,11 +56,7 @@ class Host:
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """An example, two ways to build it, and how to use it."""
-        kept = render("stdio_kept.c", **fields) if sources.learns else ""
-        kept += render("stdio_ring.c", **fields) if sources.latent and serves(graph) else ""
-        opens = render("stdio_open.c", **fields) if sources.latent and serves(graph) else ""
-        serve = render("stdio_link.c", **fields, kept=kept) if serves(graph) else NOT_SERVED
-        example = render("train_main.c" if sources.learns else "main.c", **fields, serve=serve, open_ring=opens)
+        example = render("train_main.c" if sources.learns else "main.c", **fields, served=serves(graph))
         return {"board/main.c": example, **{name: render(name, **fields) for name in PROJECT}}
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
@@ -77,7 +67,7 @@ class Host:
 
 
 class HostDevice(Device):
-    """A library loaded from a copy of its own, so that no two devices share an arena."""
+    """A library loaded from a separate copy, so that no two devices share an arena."""
 
     def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
         self.graph, self.learns = graph, sources.learns
@@ -94,64 +84,55 @@ class HostDevice(Device):
         self._function("init")()
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
-        """One run of the graph: inputs in, outputs out."""
         run = self._function("run")
         self._feed(self.graph.inputs, arrays)
         run()
         return self.outputs()
 
     def predict(self, *arrays: Array) -> int:
-        """The index of the largest element of output 0, or of the logits of a program that learns."""
         predict = self._function("predict")
         self._feed(self.graph.prediction_inputs, arrays)
         return int(predict())
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        """One step of a program that learns; the loss before it."""
-        told, train = check_step(self, label, learning_rate), self._function("train")
+        given, train = check_step(self, label, learning_rate), self._function("train")
         self._feed(self.graph.prediction_inputs, (image,))
-        return _taught(train, told, learning_rate)
+        return _step(train, given, learning_rate)
 
     def latent(self, image: Array) -> bytes:
-        """What the frozen front makes of an image, where the program was compiled to replay."""
         check_latent(self.graph, tuple(part.size for part in self._latent))
         self._feed(self.graph.prediction_inputs, (image,))
         self._function("front")()
         return b"".join(part.tobytes() for part in self._latent)
 
     def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
-        """One step on a latent, which learns what a step on its image would; the loss before it."""
         check_latent(self.graph, tuple(part.size for part in self._latent), latent)
-        told, replay = check_step(self, label, learning_rate), self._function("replay")
-        given = np.frombuffer(latent, np.uint8)
+        given, replay = check_step(self, label, learning_rate), self._function("replay")
+        rest = np.frombuffer(latent, np.uint8)
         for part in self._latent:
-            part[:], given = given[: part.size], given[part.size :]
-        return _taught(replay, told, learning_rate)
+            part[:], rest = rest[: part.size], rest[part.size :]
+        return _step(replay, given, learning_rate)
 
-    def hear(self, samples: Array) -> Array:
-        """What the program's own front end makes of int16 samples that follow silence: its input."""
+    def audio_features(self, samples: Array) -> Array:
         sent, type_ = np.ascontiguousarray(samples), self.graph.image.type
-        rows, row = check_hearing(self.graph, samples)
+        rows, row = check_audio(self.graph, samples)
         self._function("audio_reset")()
         self._function("audio_push")(ctypes.c_void_p(sent.ctypes.data), sent.size)
-        heard: Array = np.zeros(type_.shape, np.int8)
+        features: Array = np.zeros(type_.shape, np.int8)
         for i in range(rows):
-            self._function("audio_row")(None, ctypes.c_void_p(heard.ctypes.data + i * row), i)
-        return heard
+            self._function("audio_row")(None, ctypes.c_void_p(features.ctypes.data + i * row), i)
+        return features
 
     def outputs(self) -> tuple[Array, ...]:
-        """The outputs of the last run or step."""
         return tuple(
             memory.view(v.type.dtype).reshape(v.type.shape).copy()
             for v, memory in zip(self.graph.outputs, self._outputs, strict=True)
         )
 
     def state(self) -> dict[str, Array]:
-        """A copy of all that outlives a run, by name."""
         return {v.name: self._kept(v, offset).copy() for v, offset in state_offsets(self.graph).items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Put back what `state` gave."""
         check_state(self.graph, state)
         for v, offset in state_offsets(self.graph).items():
             self._kept(v, offset)[...] = state[v.name]
@@ -182,7 +163,7 @@ class HostDevice(Device):
         return function
 
     def _from_rows(self, value: Value) -> Array:
-        """An image in memory of our own, of which the program asks for row after row."""
+        """An image in our own memory, which the program reads row by row."""
         image: Array = np.zeros(value.type.bytes, np.uint8)
         size = image.size // value.type.shape[1]
 
@@ -205,14 +186,14 @@ class HostDevice(Device):
         return memory
 
 
-def _taught(step: ctypes._NamedFuncPointer, told: Array | None, learning_rate: float) -> float:
-    """A step of the library, handed what it is told; the loss."""
+def _step(step: ctypes._NamedFuncPointer, label: Array | None, learning_rate: float) -> float:
+    """Take a step of the library, and return its loss."""
     step.restype, rate = ctypes.c_float, ctypes.c_float(learning_rate)
-    if told is None:
+    if label is None:
         return float(step(rate))
-    if told.dtype == np.int32:
-        return float(step(ctypes.c_int(int(told[0])), rate))
-    given = np.ascontiguousarray(told)
+    if label.dtype == np.int32:
+        return float(step(ctypes.c_int(int(label[0])), rate))
+    given = np.ascontiguousarray(label)
     return float(step(ctypes.c_void_p(given.ctypes.data), rate))
 
 
@@ -226,3 +207,51 @@ def _load_copy(library: Path) -> ctypes.CDLL:
         raise TargetError(f"the program built for this machine cannot be loaded: {error}") from None
     finally:
         os.unlink(name)
+
+
+CLOCK = Path(__file__).with_name("clock.c")
+
+
+def start_timed(host: Host, graph: Graph, sources: Sources) -> TimedDevice:
+    """Build a program that notes the time around its kernels, and start it."""
+    timed = with_clock(sources, {node.op.symbol(node) for node in graph.nodes} - {""})
+    return TimedDevice(graph, timed, host.build(timed))
+
+
+def with_clock(sources: Sources, symbols: set[str]) -> Sources:
+    """The same program, in which every call of these kernels is a macro that notes the time before and after it."""
+    declared = [f'#include "{name}"' for name in sorted(sources.interface_headers)]
+    macros = [f"#define {name}(...) (smg_mark(), {name}(__VA_ARGS__), smg_mark())" for name in sorted(symbols)]
+    header = (
+        "/* The clock, and kernels that are called with it. */", "#ifndef SMIDGEN_CLOCK_H", "#define SMIDGEN_CLOCK_H",
+        *declared, f"enum {{ SMG_MARKS = {2 * len(sources.calls)} }};", "void smg_mark(void);",
+        "const double *smg_take_marks(int *taken);", *macros, "#endif", "",
+    )  # fmt: skip
+    program = f"{sources.prefix}.c"
+    files = {
+        **sources.files, "clock.h": "\n".join(header), "clock.c": CLOCK.read_text(),
+        program: f'#include "clock.h"\n{sources.files[program]}',
+    }  # fmt: skip
+    return replace(sources, files=files)
+
+
+class TimedDevice(HostDevice):
+    """A program on this machine that knows how long its kernels took."""
+
+    def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
+        super().__init__(graph, sources, library)
+        self._calls = np.array(sources.calls, np.int64)
+
+    def times(self) -> Array:
+        """Nanoseconds in each node's kernel since the last call, and, at the end, of the code between kernels."""
+        if self._library is None:
+            raise TargetError(f"the device running {self.graph.name} is closed; start another")
+        take, taken = self._library.smg_take_marks, ctypes.c_int()
+        take.restype = ctypes.POINTER(ctypes.c_double)
+        marks = np.ctypeslib.as_array(take(ctypes.byref(taken)), (2 * self._calls.size,))[: taken.value]
+        nodes: Array = np.zeros(len(self.graph.nodes) + 1)
+        if marks.size:
+            inside = marks[1::2] - marks[::2]
+            np.add.at(nodes, self._calls[: inside.size], inside)
+            nodes[-1] = marks[-1] - marks[0] - inside.sum()
+        return nodes

@@ -1,9 +1,15 @@
-"""A linked program: what lies in flash and SRAM, and which function or object is at an address."""
+"""Linked programs: their sections and symbols, and the most stack they can use.
+
+The bound adds up the frames of machine code along its calls. Frames are read from the code itself, so compilers,
+assembly and libraries are all treated alike. What a function pushes anywhere counts as pushed at once, and a jump
+counts as a call: the bound may be higher than the stack of any run, never lower. Functions that nobody calls by name
+are taken for those called through pointers. Interrupts, of which programs have none, are not in it.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +17,9 @@ from typing import Final
 
 from elftools.elf.elffile import ELFFile
 
+from smidgen.errors import TargetError
 from smidgen.targets.boards import Isa
+from smidgen.targets.instructions import Effect, riscv_effects, thumb_effects
 
 MACHINES: Final[Mapping[str, Isa]] = {"EM_ARM": "thumb", "EM_RISCV": "riscv"}  # as ELF files call them
 ALLOCATED = 2  # the flag of a section that takes memory
@@ -52,7 +60,7 @@ class Image:
 
     @property
     def constant_bytes(self) -> int:
-        """What in flash is no code; the rest is."""
+        """Bytes of flash that hold constants, not code."""
         return self.section(".rodata").bytes + self.section(".data").bytes
 
     @property
@@ -97,7 +105,7 @@ def read_image(path: Path) -> Image:
 
 
 def _loads(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
-    """What is written to flash, section by section: segments may hold the file's own headers, too."""
+    """Yield what is written to flash, section by section: segments may hold the file's own headers, too."""
     written = [s for s in elf.iter_sections("SHT_PROGBITS") if s["sh_flags"] & ALLOCATED and s["sh_size"]]
     for segment in elf.iter_segments("PT_LOAD"):
         moved = segment["p_paddr"] - segment["p_vaddr"]
@@ -114,9 +122,145 @@ def _symbols(elf: ELFFile) -> list[Symbol]:
             file = entry.name
         elif kind in ("STT_FUNC", "STT_OBJECT") and entry["st_shndx"] != "SHN_UNDEF":
             is_code = kind == "STT_FUNC"
-            address = entry["st_value"] & ~1 if is_code else entry["st_value"]  # bit 0 says Thumb
+            address = entry["st_value"] & ~1 if is_code else entry["st_value"]  # bit 0 means Thumb
             local = entry["st_info"]["bind"] == "STB_LOCAL"
             symbol = Symbol(entry.name, file if local else "", address, entry["st_size"], is_code)
             if address not in found or symbol.bytes > found[address].bytes:  # of aliases one is enough
                 found[address] = symbol
     return list(found.values())
+
+
+START = "reset"
+READERS: Mapping[Isa, Callable[[bytes, int, int, int], Iterator[Effect]]] = {
+    "thumb": thumb_effects, "riscv": riscv_effects,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the program: bytes it pushes, the addresses it calls or jumps to, and whether to unknown ones."""
+
+    name: str
+    address: int
+    end: int
+    frame: int
+    branches: tuple[int, ...]
+    through_pointer: bool
+
+
+@dataclass(frozen=True)
+class StackBound:
+    """The most bytes of stack from reset on, and the calls that use them: names and frames, outermost first."""
+
+    bytes: int
+    path: tuple[tuple[str, int], ...]
+
+
+def bound_stack(path: Path) -> StackBound:
+    """The bound of the program in an ELF file; TargetError where it has none."""
+    graph = read_calls(path)
+    return graph.deepest(next(f for f in graph.functions if f.name == START))
+
+
+def read_calls(path: Path) -> CallGraph:
+    """Who calls whom in an ELF file."""
+    with path.open("rb") as file:
+        return CallGraph(tuple(_functions(ELFFile(file))))
+
+
+@dataclass(frozen=True)
+class CallGraph:
+    """Functions by address, and who calls whom."""
+
+    functions: tuple[Function, ...]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [function.address for function in self.functions]
+
+    @cached_property
+    def _pointed(self) -> tuple[Function, ...]:
+        """Functions that nobody calls by name."""
+        called = {callee.address for function in self.functions for callee in self._named(function)}
+        return tuple(f for f in self.functions if f.address not in called and f.name != START)
+
+    def _named(self, function: Function) -> Iterator[Function]:
+        for address in function.branches:
+            found = self.functions[max(bisect_right(self._starts, address) - 1, 0)]
+            if found.address <= address < found.end and found is not function:
+                yield found
+            elif found is function and address == function.address and function.frame:
+                yield function  # itself, from its first instruction on; without a frame that is a loop
+
+    def callees(self, function: Function) -> tuple[Function, ...]:
+        """The functions that this one may call or jump to."""
+        return (*self._named(function), *(self._pointed if function.through_pointer else ()))
+
+    def deepest(self, start: Function) -> StackBound:
+        """The calls from this function on that use most."""
+        return self._deepest(start, (), {})
+
+    def _deepest(self, function: Function, callers: tuple[Function, ...], known: dict[int, StackBound]) -> StackBound:
+        if function in callers:
+            cycle = " → ".join(f.name for f in (*callers[callers.index(function) :], function))
+            raise TargetError(f"the stack of the program has no bound: {cycle} is a recursion; write it as a loop")
+        if function.frame < 0:
+            raise TargetError(f"the stack of the program has no bound: {function.name} decides its frame as it runs")
+        if function.address not in known:
+            inner = (self._deepest(callee, (*callers, function), known) for callee in self.callees(function))
+            most = max(inner, key=lambda bound: bound.bytes, default=StackBound(0, ()))
+            path = ((function.name, function.frame), *most.path)
+            known[function.address] = StackBound(function.frame + most.bytes, path)
+        return known[function.address]
+
+
+def _functions(elf: ELFFile) -> Iterator[Function]:
+    """Every function of the program, by address; what only branches within itself does not show."""
+    text = elf.get_section_by_name(".text")
+    code, origin = text.data(), text["sh_addr"]
+    names, marks = _functions_and_marks(elf, origin, origin + len(code))
+    starts, effects = sorted(names), READERS[MACHINES[elf["e_machine"]]]
+    for address, following in zip(starts, [*starts[1:], origin + len(code)], strict=True):
+        name, size = names[address]
+        end = address + size if size else following
+        parts = _parts(address, end, marks)
+        found = [effect for start, stop in parts for effect in effects(code, origin, start, stop)]
+        yield _function(name, address, end, found)
+
+
+def _function(name: str, address: int, end: int, found: list[Effect]) -> Function:
+    frame = -1 if any(e.kind == "unknown push" for e in found) else sum(e.value for e in found if e.kind == "push")
+    branches = (e.value for e in found if e.kind == "branch" and not address < e.value < end)
+    return Function(name, address, end, frame, tuple(branches), any(e.kind == "pointer" for e in found))
+
+
+def _functions_and_marks(
+    elf: ELFFile, origin: int, end: int
+) -> tuple[dict[int, tuple[str, int]], list[tuple[int, bool]]]:
+    """Functions by address with their bytes, and where code and data begin: an address, and whether it is code.
+
+    A text without marks is all code.
+    """
+    names: dict[int, tuple[str, int]] = {}
+    marks: list[tuple[int, bool]] = []
+    for symbol in elf.get_section_by_name(".symtab").iter_symbols():
+        address, size = symbol["st_value"], symbol["st_size"]
+        if not origin <= address < end:
+            continue
+        if symbol["st_info"]["type"] == "STT_FUNC":
+            start = address & ~1  # bit 0 means Thumb
+            names[start] = max(names.get(start, ("", -1)), (symbol.name, size), key=lambda item: item[1])
+        elif symbol.name.startswith(("$t", "$x", "$d")):
+            marks.append((address, not symbol.name.startswith("$d")))
+    return names, sorted(marks) or [(origin, True)]
+
+
+def _parts(start: int, end: int, marks: list[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
+    """The parts of [start, end) that are code: constants lie between them."""
+    first = max(bisect_right(marks, (start, True)) - 1, 0)
+    for (at, is_code), following in zip(marks[first:], [*(m for m, _ in marks[first + 1 :]), end], strict=True):
+        if at >= end:
+            break
+        here, there = max(at, start), min(following, end)
+        if is_code and here < there:
+            yield here, there

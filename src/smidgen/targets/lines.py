@@ -1,22 +1,209 @@
-"""Lines to emulated boards: firmware that serves a link, switched on where its core can be emulated."""
+"""Lines to emulated boards: projects and firmware that serve a link, in this process or in QEMU."""
 
 from __future__ import annotations
 
+import os
+import re
+import select
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from unicorn import Uc
+from unicorn import unicorn_const as uc
 
-from smidgen.data.files import read_whole
-from smidgen.errors import InputError
-from smidgen.targets.cortex_m import CortexM
+from smidgen.codegen import is_source
+from smidgen.codegen.project import LISTING
+from smidgen.compiler import Cache
+from smidgen.data.files import read_whole, write_whole
+from smidgen.errors import InputError, TargetError
+from smidgen.targets import toolchain
+from smidgen.targets.board import OPEN, READ, WRITE, EmulatedBoard
+from smidgen.targets.boards import BOARDS, Board, Region, aligned_only
 from smidgen.targets.counter import Counter
-from smidgen.targets.flash import BOARD_FLASH, EmulatedFlash
+from smidgen.targets.firmware import BoardTarget
+from smidgen.targets.flash import BLANK, BOARD_FLASH, EmulatedFlash
 from smidgen.targets.image import Image, read_image
-from smidgen.targets.linked_board import KEPT, EmulatedStream, LinkedBoard
-from smidgen.targets.qemu_line import QemuStream
+from smidgen.targets.qemu import CHUNK, end_qemu, find_qemu, loaded, open_pipe, vectors
+
+LINE_IN, LINE_OUT = b"line-in", b"line-out"
+HANDLES = {LINE_IN: 1, LINE_OUT: 2}
+KEPT = ".kept"  # the section of a program's flash that a store writes
+STARTING = 200_000_000  # instructions until a program with a link waits for bytes, at most
+WORD, ERASED = 4, 0xFFFF_FFFF
 
 
-def line_to(name: str, target: CortexM, firmware: Path, kept: Path | None = None) -> EmulatedStream | QemuStream:
+class LinkedBoard(EmulatedBoard):
+    """A board at the end of a line: bytes are handed over as they come, none is waited for.
+
+    The flash in which its program keeps what it learned lies in its memory: a word that is written clears bits, and one
+    of ones at the start of a sector erases that sector.
+    """
+
+    def __init__(self, board: Board, image: Image, counter: Counter, cache: Path, flash: EmulatedFlash) -> None:
+        super().__init__(board, image, counter, cache)
+        self.flash = flash
+        self._kept = image.section(KEPT)
+        self._failed: str | None = None  # what went wrong with flash
+        if self._kept.bytes:
+            self._attach()
+
+    def _attach(self) -> None:
+        """Put the flash where the program has it, and watch what it writes there."""
+        at, size = self._kept.address, self._kept.bytes
+        self._uc.mem_protect(at, size, uc.UC_PROT_READ | uc.UC_PROT_WRITE)
+        self._uc.mem_write(at, self.flash.bytes[:size].tobytes())
+        self._uc.hook_add(uc.UC_HOOK_MEM_WRITE, self._written, begin=at, end=at + size - 1)
+        for sector in self.flash.worn:  # memory takes what is written, a worn sector does not
+            begin = at + sector * self.flash.part.sector_bytes
+            self._uc.hook_add(
+                uc.UC_HOOK_MEM_READ, self._read_worn, begin=begin, end=begin + self.flash.part.sector_bytes - 1
+            )
+
+    def _read_worn(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
+        """A sector that does not erase is about to be read."""
+        at = address - self._kept.address
+        emulator.mem_write(address, self.flash.bytes[at : at + size].tobytes())
+
+    def _written(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
+        """A word is about to be written to flash."""
+        value, at, sector = value & ERASED, address - self._kept.address, self.flash.part.sector_bytes
+        before = int.from_bytes(self.flash.bytes[at & ~3 : (at & ~3) + WORD].tobytes(), "little")
+        erases, worn = value == ERASED and at % sector == 0, at // sector in self.flash.worn
+        if size != WORD or address % WORD or (value & ~before and not erases and not worn):
+            self._failed = (
+                f"the program on {self.board.name} wrote {size} bytes to flash at {self._lies(address)}, which held "
+                f"0x{before:08x}: flash takes whole words, and only an erase sets bits"
+            )
+        elif erases:
+            self._lasts(self.flash.erase(at))
+            emulator.mem_write(address, self.flash.bytes[at : at + sector].tobytes())
+        elif value != ERASED:
+            self._lasts(self.flash.program(at, value.to_bytes(WORD, "little")))
+        if self._failed:
+            emulator.emu_stop()
+
+    def _lasts(self, failed: int) -> None:
+        if failed:
+            self._failed = f"{self.board.name} lost its power while it wrote to flash; reset it"
+
+    def _run(self, limit: int) -> None:
+        try:
+            super()._run(limit)
+        except TargetError:
+            if self._failed is None:
+                raise
+        if self._failed is not None:
+            raise TargetError(self._failed)
+
+    def _served(self) -> bool:
+        """Do what a semihosting call asks; False where it waits for a byte."""
+        operation, at = (self._uc.reg_read(r) for r in (self._cpu.operation, self._cpu.arguments))
+        serve: dict[int, Callable[[int], int | None]] = {OPEN: self._opens, READ: self._reads, WRITE: self._writes}
+        if operation not in serve:
+            raise TargetError(f"the program on {self.board.name} ended in {self.image.place(self._pc)}")
+        result = serve[operation](at)
+        if result is None:
+            return False
+        self._answered(result & 0xFFFF_FFFF)
+        return True
+
+    def _opens(self, at: int) -> int:
+        address, _mode, length = self._words(at)
+        return HANDLES.get(bytes(self._uc.mem_read(address, length)), -1)
+
+    def _reads(self, at: int) -> int | None:
+        _, to, size = self._words(at)
+        if not self._requests and not self._last:
+            return None
+        taken, self._requests = self._requests[:size], self._requests[size:]
+        self._uc.mem_write(to, taken)
+        return size - len(taken)
+
+    def _writes(self, at: int) -> int:
+        _, data, size = self._words(at)
+        self._answers += self._uc.mem_read(data, size)
+        return 0
+
+
+class EmulatedStream:
+    """The line to an emulated board: it runs while bytes are handed over, so that no time passes."""
+
+    def __init__(self, name: str, start: Callable[[], LinkedBoard], limit: int, kept: Path | None = None) -> None:
+        """`start` switches the board on, as after a reset; its flash goes to the file `kept` at the end."""
+        self.name, self._start, self._limit, self._kept = name, start, limit, kept
+        self._came = b""
+        self.reset()
+
+    def reset(self) -> None:
+        """Switch the board off and on: what it did not save is gone."""
+        self.board = self._start()
+        self._came = self.board.exchange(b"", min(self._limit, STARTING))
+
+    def read(self, seconds: float) -> bytes:
+        came, self._came = self._came, b""
+        return came
+
+    def write(self, data: bytes) -> None:
+        self._came += self.board.exchange(data, self._limit)
+
+    def close(self) -> None:
+        """Nothing outlives the object but its flash, where a file is named for it."""
+        if self._kept:
+            write_whole(self._kept, self.board.flash.bytes.tobytes())
+
+
+class QemuStream:
+    """A board from reset on. What it saves lies in QEMU's memory, and is gone where the line is closed."""
+
+    def __init__(self, name: str, board: Board, image: Image) -> None:
+        """TargetError where QEMU is not installed."""
+        self.name, self.board = name, board
+        command, self._folder = find_qemu(board), tempfile.TemporaryDirectory(prefix="smidgen-qemu-")
+        place, kept = Path(self._folder.name), image.section(KEPT)
+        blank = ((kept.address, bytes([BLANK]) * kept.bytes),) if kept.bytes else ()
+        self._files = [open_pipe(place / line.decode()) for line in (LINE_IN, LINE_OUT)]
+        self._log = place / "log"
+        arguments = loaded(((0, vectors(board, image)), *image.loads, *blank), place)
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [command, *arguments], cwd=place, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,  # so that Ctrl-C is for the host alone
+            )  # fmt: skip
+        self._end = weakref.finalize(self, end_qemu, self._process, self._files, self._folder)
+
+    def read(self, seconds: float) -> bytes:
+        """Return the bytes that came; TargetError where QEMU has ended."""
+        if select.select([self._files[1]], [], [], seconds)[0]:
+            return os.read(self._files[1], CHUNK)
+        self._check()
+        return b""
+
+    def write(self, data: bytes) -> None:
+        """Send what there is room for: a board that is busy loses bytes, as one with a UART does."""
+        self._check()
+        try:
+            os.write(self._files[0], data)
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        """End QEMU."""
+        self._end()
+
+    def _check(self) -> None:
+        if self._process.poll() is not None:
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+            raise TargetError(
+                f"the emulator of {self.board.name} has ended: {lines[0] if lines else 'it gives no reason'}"
+            )
+
+
+def line_to(name: str, target: BoardTarget, firmware: Path, kept: Path | None = None) -> EmulatedStream | QemuStream:
     """The line to a board that is switched on with this firmware; its flash is empty, or what the file `kept` holds.
 
     TargetError where the core has Helium, which QEMU emulates, and QEMU is not installed.
@@ -28,7 +215,7 @@ def line_to(name: str, target: CortexM, firmware: Path, kept: Path | None = None
     return QemuStream(name, target.board, read_image(firmware))
 
 
-def emulated_line(name: str, target: CortexM, firmware: Path, kept: Path | None = None) -> EmulatedStream:
+def emulated_line(name: str, target: BoardTarget, firmware: Path, kept: Path | None = None) -> EmulatedStream:
     """The line to a board that is emulated in this process: its flash outlives resets."""
     image = read_image(firmware)
     flash = _flash(image, kept)
@@ -50,3 +237,59 @@ def _flash(image: Image, kept: Path | None) -> EmulatedFlash:
             raise InputError(f"{kept} holds {len(data):,} bytes, the flash of this program {size:,}; name another file")
         flash.bytes[:size] = np.frombuffer(data, np.uint8)
     return flash
+
+
+SCRIPT = "board/board.ld"
+FOLDERS = ("model", "smidgen", "board")
+# Warnings of code that its user changed are not ours to refuse.
+SWITCHES = ("-DLINK=1", "-DKEEPS=1", "-Wno-error", *(f"-I{folder}" for folder in FOLDERS))
+_BOARD = re.compile(r"/\* ([\w-]+):")
+_MEMORY = re.compile(r"(FLASH|SRAM) \(\w+\) : ORIGIN = (0x[0-9a-f]{1,8}), LENGTH = (\d{1,10})\b")
+
+
+@dataclass(frozen=True)
+class BoardProject:
+    """A project, and the board that it is for."""
+
+    folder: Path
+    target: BoardTarget
+
+    def build(self) -> Path:
+        """Its firmware, as `make LINK=1 KEEPS=1` builds it."""
+        target = self.target
+        paths = sorted(path for folder in FOLDERS for path in (self.folder / folder).glob("*") if path.is_file())
+        files = {str(path.relative_to(self.folder)): _text(path) for path in paths}
+        own = (name for name in files if is_source(name))
+        cache = Cache(target.cache, toolchain.find(target.toolchain, target.board.core))
+        link = toolchain.link_flags(target.toolchain, target.board.core)
+        try:
+            return cache.build(".elf", files, *SWITCHES, "-T", SCRIPT, *link, *own)
+        except TargetError as error:
+            raise TargetError(f"{self.folder} cannot be built with a link: {error}") from None
+
+
+def read_project(folder: Path, name: str) -> BoardProject:
+    """The project in a folder, for the board of that name with the memory that its linker script gives it."""
+    way = f"write one with: smidgen compile … --target {name} -o {folder}"
+    if not (folder / LISTING).is_file():
+        raise InputError(f"{folder} is not a project that Smidgen wrote; {way}")
+    if not (folder / SCRIPT).is_file():
+        raise InputError(f"{folder} is a project for this machine: `make` it and take exec:{folder}/example; or {way}")
+    script = _text(folder / SCRIPT)
+    named, memory = _BOARD.match(script), {found[1]: found for found in _MEMORY.finditer(script)}
+    if named is None or memory.keys() != {"FLASH", "SRAM"}:
+        raise InputError(f"{folder / SCRIPT} does not name its board and memory; {way}")
+    if named[1] != name or name not in BOARDS:
+        raise InputError(f"{folder} was compiled for {named[1]}, not for {name}; take emulated:{named[1]}, or {way}")
+    flash, sram = (Region(int(memory[what][2], 16), int(memory[what][3])) for what in ("FLASH", "SRAM"))
+    board: Board = replace(BOARDS[name], flash=flash, sram=sram)
+    aligned = "strict_align" in _text(folder / "Makefile")
+    return BoardProject(folder, BoardTarget(aligned_only(board) if aligned else board))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InputError(f"{path} cannot be read: {reason}") from None

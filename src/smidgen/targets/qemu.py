@@ -17,9 +17,9 @@ import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
+from smidgen.compiler import Cache, find_compiler
 from smidgen.errors import TargetError
 from smidgen.targets.boards import Board
-from smidgen.targets.compiler import Cache, find_compiler
 from smidgen.targets.counter import Counter
 from smidgen.targets.image import Image
 
@@ -42,7 +42,7 @@ class QemuBoard:
         self._folder = tempfile.TemporaryDirectory(prefix="smidgen-qemu-")
         self._place = Path(self._folder.name)
         self._ended = False
-        self._heard = b""
+        self._received = b""
         self._files: list[int] = []  # the ends of the pipes: requests, answers
         self._share()
         self._process = self._started(cache)
@@ -66,21 +66,21 @@ class QemuBoard:
         for version in PLUGIN_VERSIONS:
             flags = ("-shared", "-D_DEFAULT_SOURCE", f"-DPLUGIN_VERSION={version}", "qemu_counter.c")
             plugin = Cache(cache, find_compiler()).build(".so", sources, *flags)
-            with (self._place / "said").open("wb") as said:
+            with (self._place / "log").open("wb") as log:
                 process = subprocess.Popen(
                     [*command, "-plugin", str(plugin)],
-                    cwd=self._place, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                    cwd=self._place, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 )  # fmt: skip
             if self._opens(process):
                 return process
-        raise TargetError(f"{QEMU} does not run the program: {self._said() or 'it gives no reason'}")
+        raise TargetError(f"{QEMU} does not run the program: {self._complaint() or 'it gives no reason'}")
 
-    def _said(self) -> str:
-        """What QEMU complained of: its first line."""
-        return next(iter((self._place / "said").read_text(errors="replace").strip().splitlines()), "")
+    def _complaint(self) -> str:
+        """Return the first line that QEMU printed."""
+        return next(iter((self._place / "log").read_text(errors="replace").strip().splitlines()), "")
 
     def _opens(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether the program says its first word; False where QEMU ends before that."""
+        """Return whether the program answers; False where QEMU ends before that."""
         while not select.select([self._files[-1]], [], [], PATIENCE)[0]:
             if process.poll() is not None:
                 return False
@@ -105,12 +105,12 @@ class QemuBoard:
 
     def _part(self) -> bytes | None:
         """A part of an answer that has arrived, empty at the end of it; None where none has arrived whole."""
-        if len(self._heard) < SIZE.size:
+        if len(self._received) < SIZE.size:
             return None
-        end = SIZE.size + SIZE.unpack_from(self._heard)[0]
-        if len(self._heard) < end:
+        end = SIZE.size + SIZE.unpack_from(self._received)[0]
+        if len(self._received) < end:
             return None
-        part, self._heard = self._heard[SIZE.size : end], self._heard[end:]
+        part, self._received = self._received[SIZE.size : end], self._received[end:]
         return part
 
     def _move(self, request: bytes, limit: int) -> bytes:
@@ -120,9 +120,9 @@ class QemuBoard:
         if writable:
             request = request[os.write(requests, request[:CHUNK]) :]
         if readable:
-            heard = os.read(answers, CHUNK)
-            self._heard += heard
-        if (readable and not heard) or (not readable and self._process.poll() is not None):
+            received = os.read(answers, CHUNK)
+            self._received += received
+        if (readable and not received) or (not readable and self._process.poll() is not None):
             self._ended = True
             raise TargetError(self._end_of_it(limit))
         return request
@@ -138,8 +138,8 @@ class QemuBoard:
             )
         if fields.last == fields.fault:
             return f"the program on {name} faulted in {self.image.place(fields.before)}"
-        said = self._said()
-        return f"the program on {name} ended in {place}" + (f": {said}" if said else "")
+        complaint = self._complaint()
+        return f"the program on {name} ended in {place}" + (f": {complaint}" if complaint else "")
 
     def finish(self, limit: int) -> int:
         """Say that no request follows and let the program end; the instructions since reset."""
@@ -180,7 +180,7 @@ def open_pipe(path: Path, both_ends: bool = True) -> int:
 
 
 def find_qemu(board: Board) -> str:
-    """QEMU's command; TargetError says what to install where it is not there."""
+    """Return QEMU's command; TargetError names the package to install where it is missing."""
     found = shutil.which(QEMU)
     if found is None:
         raise TargetError(

@@ -1,4 +1,4 @@
-"""Compilers for boards: the one in the ziglang wheel, or gcc for their cores where the user prefers it."""
+"""Compilers for boards (the ziglang wheel's, or gcc where the user prefers it) and the files a program starts from."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
+from smidgen.codegen import render
+from smidgen.compiler import Compiler, cross
 from smidgen.errors import TargetError
-from smidgen.targets.boards import Core, Isa
-from smidgen.targets.compiler import Compiler, cross
+from smidgen.targets.boards import Board, Core, Isa
 
 Toolchain = Literal["zig", "gcc"]
 TOOLCHAINS: tuple[Toolchain, ...] = get_args(Toolchain)
@@ -31,7 +32,7 @@ LINK = ("-Wl,--gc-sections", "-Wl,--entry=reset")
 
 
 def find(toolchain: Toolchain, core: Core) -> Compiler:
-    """The compiler for a core; TargetError says what to install where it is not there."""
+    """Return the compiler for a core; TargetError names the package to install where it is missing."""
     if toolchain == "zig":
         if importlib.util.find_spec("ziglang") is None:
             raise TargetError(f"no compiler for {core.title} was found; run: pip install ziglang")
@@ -58,7 +59,7 @@ def _has_library(gcc: str, specs: str) -> bool:
 
 
 def core_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
-    """What tells a compiler the core, whether floats are in registers of its own, and whether words must be aligned."""
+    """Return the flags for a core: its name, its floating-point registers, and whether words must be aligned."""
     return _FLAGS[core.isa](toolchain, core)
 
 
@@ -77,7 +78,7 @@ def _thumb_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
 
 
 def _riscv_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
-    """No jump tables: a bound of the stack tells a jump through a register from no call."""
+    """Return flags without jump tables: a bound of the stack takes a jump through a register for a call."""
     if toolchain == "zig":
         machine = f"-mcpu={core.zig}"
         return ("-target", "riscv32-freestanding-none", machine, "-fno-sanitize=undefined", "-fno-jump-tables")
@@ -90,3 +91,24 @@ _FLAGS: Mapping[Isa, Callable[[Toolchain, Core], tuple[str, ...]]] = {"thumb": _
 def link_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
     """For the last step, beside the linker script."""
     return (*LINK, *(() if toolchain == "zig" else ("-nostartfiles", f"--specs={LIBRARY[core.isa]}")))
+
+
+# How start-up sets CCR.UNALIGN_TRP, with its comment.
+CLEAR_TRAP = """/* CCR.UNALIGN_TRP off, should a boot loader have set it: kernels read words wherever they lie. */
+    *(volatile uint32_t *)0xE000ED14 &= ~(1u << 3);"""
+SET_TRAP = """/* CCR.UNALIGN_TRP on: this program reads and writes aligned words only, and anything else is to fault. */
+    *(volatile uint32_t *)0xE000ED14 |= 1u << 3;"""
+STARTUP: Mapping[Isa, str] = {"thumb": "startup", "riscv": "startup_riscv"}
+
+
+def render_board(board: Board, name: str, fields: Mapping[str, object]) -> str:
+    """Fill in a board's template with its own facts and these fields."""
+    isa, trap = board.core.isa, CLEAR_TRAP if board.core.unaligned else SET_TRAP
+    own = {"board": board, "startup": STARTUP[isa], "gcc": GCC[isa], "unaligned_trap": trap, "kept": ""}
+    return render(f"board/{name}", **{**own, **fields})
+
+
+def start_files(board: Board, kept: Mapping[str, object] | None = None) -> dict[str, str]:
+    """Return a board's start-up and linker script, by name; `kept` are fields on the flash it keeps a state in."""
+    templates = {"startup.c": f"{STARTUP[board.core.isa]}.c", "board.ld": "board.ld"}
+    return {name: render_board(board, template, kept or {}) for name, template in templates.items()}

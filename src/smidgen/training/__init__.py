@@ -6,14 +6,6 @@ from smidgen.training.options import Head, HeadDtype, HeadStart, Options
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
 
 __all__ = [
-    "Head",
-    "HeadDtype",
-    "HeadStart",
-    "Options",
-    "Scheme",
-    "SchemeError",
-    "Training",
-    "TrainingError",
-    "build_training",
-    "load_scheme",
-]
+    "Head", "HeadDtype", "HeadStart", "Options", "Scheme", "SchemeError", "Training", "TrainingError",
+    "build_training", "load_scheme",
+]  # fmt: skip

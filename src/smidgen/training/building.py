@@ -18,16 +18,23 @@ from smidgen.ops.gradient import AdvanceStepState
 from smidgen.ops.loss import LossOp
 from smidgen.ops.losses import LOSSES, example_label
 from smidgen.ops.rules import MaxAbs, Rate, UpdateRule
-from smidgen.ops.select import Gather
+from smidgen.ops.state import Gather
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.ops.weighted import Windowed
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import ending_of
-from smidgen.training.heads import begin_head, let_through
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.options import Head, Options
 from smidgen.training.scheme import Scheme, Trained, resolve
-from smidgen.training.weights import Weight, learning_bias, learning_channels, learning_difference, learning_weights
+from smidgen.training.weights import (
+    Weight,
+    begin_head,
+    learning_bias,
+    learning_channels,
+    learning_difference,
+    learning_weights,
+    let_through,
+)
 
 
 @dataclass(frozen=True)
@@ -212,7 +219,7 @@ def _step(
 
 
 def _buffer(g: Builder, value: Value, rule: UpdateRule) -> Value:
-    """What the rule keeps beside a tensor."""
+    """Add the buffer that the rule keeps beside a tensor."""
     type_ = rule.buffer(value.type)
     return g.persistent(f"{value.name}.buffer", np.zeros(type_.shape, type_.dtype))
 

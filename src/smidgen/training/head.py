@@ -1,4 +1,4 @@
-"""Where a network's head begins: what comes before it learns by a scheme, the head itself always does."""
+"""The head of a network, and where it begins: what comes before it learns by a scheme, the head itself always does."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from dataclasses import dataclass
 from smidgen.errors import TrainingError
 from smidgen.ir import Graph, Node, Op, Value
 from smidgen.ir.rewriting import needed, producers
-from smidgen.ops.conv import Conv2D
-from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Dequantize
 from smidgen.ops.lookup import Lookup
 from smidgen.ops.pool import AvgPool, Mean
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
-from smidgen.ops.weighted import Weighted
+from smidgen.ops.weighted import Weighted, weighted
 
 AFTER: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize, Activate, Lookup, Mean)  # what may follow a head
-PLAIN: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize)  # the same where it leaves the order of scores as it is
+PLAIN: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize)  # the same where it keeps the order of scores
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a network ends: what its head reads, in int8, the head, and the nodes between it and the scores, in order."""
+    """The end of a network: what its head reads, in int8, the head, and the nodes from it to the scores, in order."""
 
     features: Value
     layer: Node
@@ -31,25 +29,24 @@ class Ending:
 
     @property
     def outputs(self) -> int:
-        """How many scores there are, or how many there are for each cell."""
+        """Return how many scores there are, or how many there are for each cell."""
         return self.layer.out.type.shape[-1]
 
     @property
     def is_float(self) -> bool:
-        """Whether the head computes in float32, as an earlier run left it."""
+        """Return whether the head computes in float32, as an earlier run left it."""
         return self.layer.ins[0].type.dtype == "float32"
 
     @property
     def plain(self) -> bool:
-        """Whether the scores are a matrix times the features plus a bias, but for a softmax."""
-        op = self.layer.op
-        assert isinstance(op, Conv2D | Dense)
-        single = isinstance(op, Dense) or self.features.type.shape[1:3] == (1, 1)
+        """Return whether the scores are a matrix times the features plus a bias, but for a softmax."""
+        op = weighted(self.layer)
+        single = not op.spatial or self.features.type.shape[1:3] == (1, 1)
         return single and op.activation == "none" and all(isinstance(node.op, PLAIN) for node in self.after)
 
 
 def ending_of(graph: Graph) -> Ending:
-    """Where the head of a network is.
+    """Find the head of a network.
 
     It is the last layer before the graph's first output: a Dense (an autoencoder's last one, too), a convolution
     without groups whose map is averaged as a whole or is a single pixel, as where a network ends in convolution, ReLU
@@ -59,11 +56,11 @@ def ending_of(graph: Graph) -> Ending:
     producer = producers(graph)
     while value in producer:
         node = producer[value]
-        if isinstance(node.op, Dense):
+        if isinstance(node.op, Weighted) and not node.op.spatial:
             before = producer.get(node.ins[0])
             wide = before is not None and isinstance(before.op, Dequantize)  # a float32 head, as an earlier run left it
             return Ending(before.ins[0] if before and wide else node.ins[0], node, tuple(after), False)
-        if isinstance(node.op, Conv2D) and node.op.groups == 1:
+        if isinstance(node.op, Weighted) and node.op.mixes_all:
             single = averaged or node.out.type.shape[1:3] == (1, 1)
             if single or graph.scores.type.shape == node.out.type.shape:
                 return Ending(node.ins[0], node, tuple(after), not single)
@@ -80,7 +77,7 @@ def ending_of(graph: Graph) -> Ending:
 
 
 def features_of(graph: Graph) -> Value:
-    """What the head reads, in int8."""
+    """Return what the head reads, in int8."""
     return ending_of(graph).features
 
 

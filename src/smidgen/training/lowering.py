@@ -17,14 +17,14 @@ from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.numerics import stochastic
 from smidgen.ops.elementwise import DequantizeGrad
 from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
-from smidgen.ops.select import Gather
 from smidgen.ops.shape import Crop, Pad, Reshape, Transpose
+from smidgen.ops.state import Gather
 
 MOVERS = (Reshape, Transpose, Crop, Pad, Gather)  # they move a gradient's bytes and keep its exponent
 
 
 def fuse_requantize_grads(graph: Graph) -> Graph:
-    """Join `RequantizeGrad` with the gradient op before it, where nobody else reads what lies between."""
+    """Join `RequantizeGrad` with the gradient op before it, where nobody else reads the value between them."""
     made_by, used = producers(graph), uses(graph)
     pairs = {
         node.out: before

@@ -1,4 +1,4 @@
-"""How a program learns: all that is chosen besides the scheme."""
+"""The options of learning: all that is chosen apart from the scheme."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ LARGEST_LOSS = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Options:
-    """How to learn; the learning rate is given at each step.
+    """Options of learning; the learning rate is given at each step.
 
-    A head that is kept goes on from the model's last layer, a new one starts from random weights. Where nothing is
-    said, it is kept if it has as many outputs as there are classes. A kept head computes in what it is stored in, so
+    A head that is kept goes on from the model's last layer, a new one starts from random weights. By default
+    it is kept if it has as many outputs as there are classes. A kept head computes in what it is stored in, so
     that its first scores are exactly the model's, a new one in float32; a kept int8 layer without an activation can
     also go on in float32, unless it is a convolution over a map.
     """
 
     classes: int | None = None  # outputs of the head; None: as many as the model has
-    weight_bits: int | None = None  # of each weight that learns; None: as many as the scheme says, or 12
+    weight_bits: int | None = None  # of each weight that learns; None: as many as the scheme has, or 12
     qas: bool = True
     rule: UpdateRule = SGD
     head_dtype: HeadDtype | None = None
@@ -95,13 +95,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Head:
-    """What gives the scores: how many, from which weights it starts, what it computes in, and whether in each cell."""
+    """The layer that gives the scores: their number, its first weights, its dtype, and whether each cell has scores."""
 
     outputs: int
     start: HeadStart
     dtype: HeadDtype
     per_cell: bool
-    sigmoid: bool = False  # the loss has one of its own: a kept head's is left away
+    sigmoid: bool = False  # the loss has one: a kept head's is dropped
 
 
 def choose_loss(graph: Graph, data: Data) -> Loss:

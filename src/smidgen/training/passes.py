@@ -7,11 +7,11 @@ from dataclasses import fields, replace
 
 from smidgen.ir import Builder, Graph, Node, Value, memory_read, verify, virtual_sources
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
-from smidgen.ops.conv_grad import WeightGrad
 from smidgen.ops.gradient import ParameterGrad
 from smidgen.ops.rules import Rate
-from smidgen.ops.select import Gather
+from smidgen.ops.state import Gather
 from smidgen.ops.update import BiasStep, DenseStep, FusedBiasStep, FusedStep, FusedWeightStep, Step, WeightStep
+from smidgen.ops.weighted import WeightGrad
 
 Pass = Callable[[Graph], Graph]
 

@@ -17,7 +17,7 @@ Weights = tuple[tuple[int, Fraction], ...]  # a layer's number and the share of 
 
 @dataclass(frozen=True)
 class LayerShape:
-    """What tells one layer from another: its op, the shape of its weights, its stride and the map it computes."""
+    """The identity of a layer: its op, the shape of its weights, its stride and the map it computes."""
 
     op: str
     weights: tuple[int, ...]
@@ -120,7 +120,7 @@ def published_for(graph: Graph) -> Mapping[str, tuple[int, Weights]]:
 
 
 def why_not_published(name: str, graph: Graph) -> str | None:
-    """Which networks a scheme of this name was published for and how the graph differs; None for no such name."""
+    """Return for which networks a scheme was published and how the graph differs; None for an unknown name."""
     networks = [network for network in PUBLISHED if name in network.schemes]
     if not networks:
         return None

@@ -16,8 +16,7 @@ import numpy as np
 
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph, Node
-from smidgen.ops.conv import Conv2D
-from smidgen.ops.dense import Dense
+from smidgen.ops.weighted import weighted
 from smidgen.training.head import layers
 from smidgen.training.published import LayerShape, published_for, why_not_published
 
@@ -54,8 +53,8 @@ class Scheme:
     Layers are numbered from 0 over the convolutions and dense layers in execution order, the classifier not counted;
     a depthwise layer's share counts its channels, a dense layer learns whole. The classifier head always learns.
     A part is a share of the channels, which rank by `channels`, or the numbers of the very channels. A scheme that was
-    searched for a budget says with how many bits each weight learns; others leave that to `Options`. It also says
-    which network it is made for, and is refused for one with other layers, which have other numbers.
+    searched for a budget holds the bits with which each weight learns; others leave that to `Options`. It also names
+    the network it is made for, and is refused for one with other layers, which have other numbers.
     """
 
     name: str
@@ -112,7 +111,7 @@ def _parse_part(written: object) -> Part:
 
 @dataclass(frozen=True)
 class Trained:
-    """What one layer learns: its place among the layers, its bias, and which input channels."""
+    """The part of a layer that learns: its place among the layers, its bias, and which input channels."""
 
     layer: int
     node: Node
@@ -139,7 +138,7 @@ class AnalyticMemory:
 
 
 def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
-    """What each layer learns, first to last; raises where the scheme does not fit the graph."""
+    """Return what each layer learns, first to last; raises where the scheme does not fit the graph."""
     numbered = layers(graph)
     if (made := scheme.made_for) is not None and made.layers != MadeFor.of(graph).layers:
         raise SchemeError(
@@ -176,19 +175,19 @@ def _check_part(name: str, layer: int, part: Part, node: Node) -> None:
     """Raise SchemeError unless a layer has these channels, or such a share of them."""
     total = node.ins[1].type.shape[-1]
     if isinstance(part, Fraction):
-        whole, said = part == 1, str(part)
+        whole, text = part == 1, str(part)
         if not 0 < part <= 1:
             raise SchemeError(f"{name} trains {part} of layer {layer}'s channels; give above 0, at most 1")
     else:
-        whole, said = len(part) == total, f"{len(part)} channels"
+        whole, text = len(part) == total, f"{len(part)} channels"
         if not part or list(part) != sorted(set(part)) or not 0 <= part[0] <= part[-1] < total:
             given = ", ".join(map(str, part[:4])) + ("…" if len(part) > 4 else "")
             raise SchemeError(
                 f"{name} trains channels [{given}] of layer {layer}; give at least one of 0 to {total - 1}, "
                 "each once, in ascending order"
             )
-    if not whole and isinstance(node.op, Dense):
-        raise SchemeError(f"{name} trains {said} of layer {layer}, which is dense and learns only as a whole; give 1")
+    if not whole and not weighted(node).learns_in_parts:
+        raise SchemeError(f"{name} trains {text} of layer {layer}, which is dense and learns only as a whole; give 1")
 
 
 def _channels(graph: Graph, node: Node, part: Part, ranking: Ranking, rng: np.random.Generator) -> tuple[int, ...]:
@@ -221,8 +220,7 @@ def layer_memory(trained: Trained) -> AnalyticMemory:
     """Saved input channels, one mask bit per output element, updated weights (1 byte) and biases (4 bytes)."""
     x, w, b = (v.type for v in trained.node.ins)
     share = len(trained.channels)
-    groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1
-    saved = math.prod(x.shape[:-1]) * share * groups
+    saved = math.prod(x.shape[:-1]) * share * weighted(trained.node).groups
     return AnalyticMemory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[-1] * share, 4 * b.size)
 
 

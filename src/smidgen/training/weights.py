@@ -1,18 +1,28 @@
-"""Tensors that learn: constants turned into state, and how their steps are scaled."""
+"""Tensors that learn, constants turned into state with steps that are scaled, and the head: the model's own or new."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Node, QParams, Value
-from smidgen.ops.bias import LearnedBias
-from smidgen.ops.conv import multipliers
-from smidgen.ops.overlay import Overlay
-from smidgen.ops.weighted import Weighted
+from smidgen.ir.rewriting import rewrite
+from smidgen.ops.conv import Conv2D
+from smidgen.ops.dense import Dense
+from smidgen.ops.elementwise import Dequantize
+from smidgen.ops.gradient import Mask, RequantizeGrad
+from smidgen.ops.lookup import is_sigmoid
+from smidgen.ops.pool import Mean
+from smidgen.ops.shape import Reshape
+from smidgen.ops.softmax import Softmax
+from smidgen.ops.state import LearnedBias, Overlay
+from smidgen.ops.weighted import multipliers, weighted
+from smidgen.training.head import Ending
+from smidgen.training.options import Head
 from smidgen.training.scheme import Trained
 
 
@@ -30,7 +40,7 @@ class Weight:
 
     @property
     def learned(self) -> Value:
-        """What the gradient is taken of."""
+        """The value that the gradient is taken of."""
         return self.moved or self.value
 
 
@@ -42,7 +52,7 @@ def learning_bias(g: Builder, graph: Graph, node: Node, qas: bool, name: str = "
 
 
 def bias_factors(node: Node, qas: bool) -> tuple[float, ...]:
-    """What scales the steps of a layer's bias."""
+    """Return the factors that scale the steps of a layer's bias."""
     x, _, b = node.ins
     return scaling((x.type.scale * np.broadcast_to(_scales(node), (b.type.size,))) ** -2.0, qas)
 
@@ -90,11 +100,142 @@ def scaling(factors: Array, qas: bool) -> tuple[float, ...]:
 
 
 def _axis(node: Node) -> int:
-    assert isinstance(node.op, Weighted)
-    return node.op.weight_axis
+    return weighted(node).weight_axis
 
 
 def _scales(node: Node) -> Array:
     w = node.ins[1].type
     assert w.q is not None
     return np.broadcast_to(np.array(w.q.scale), (w.shape[_axis(node)],))
+
+
+WEIGHTS, BIAS = "head.w", "head.b"  # what a head's state is called
+
+
+def begin_head(
+    g: Builder, graph: Graph, ending: Ending, features: Value, head: Head, seed: int, qas: bool
+) -> tuple[Value, tuple[Weight, ...]]:
+    """Emit the head behind the features; its scores, float32 [1, outputs] or a map of them, and what learns in int8."""
+    if head.start == "keep":
+        return _kept(g, graph, ending, features, head, qas)
+    if head.per_cell:
+        return _new_map(g, ending, features, head, seed, qas)
+    flat = _flat(g, features)
+    init = first_head(head.outputs, flat.type.shape[1], seed)
+    if head.dtype == "float32":
+        return _float(g, flat, init, np.zeros(head.outputs, np.float32)), ()
+    return _int8(g, flat, ending, init, qas)
+
+
+def first_head(classes: int, features: int, seed: int) -> Array:
+    """The weights a new classifier begins with, float32 [classes, features]."""
+    bound = features**-0.5
+    drawn: Array = np.random.default_rng(seed).uniform(-bound, bound, (classes, features)).astype(np.float32)
+    return drawn
+
+
+def head_numbers(graph: Graph, ending: Ending) -> tuple[Array, Array]:
+    """The weights [outputs, features] and biases of a plain head, in float32."""
+    x, w, b = ending.layer.ins
+    weights, biases = graph.constants[w].reshape(w.type.shape[0], -1), graph.constants[b]
+    if ending.is_float:
+        return weights, biases
+    assert w.type.q is not None
+    scales = np.broadcast_to(np.array(w.type.q.scale), (len(weights),))
+    return (weights * scales[:, None]).astype(np.float32), (biases * (x.type.scale * scales)).astype(np.float32)
+
+
+def _kept(
+    g: Builder, graph: Graph, ending: Ending, features: Value, head: Head, qas: bool
+) -> tuple[Value, tuple[Weight, ...]]:
+    """The model's own last layer, its softmax or sigmoid dropped: the loss has one."""
+    if not all(v in graph.constants for v in ending.layer.ins[1:]):
+        raise InputError(f"the weights of {graph.name}'s last layer are computed, not stored; begin with a new head")
+    if head.dtype == "float32":
+        return _float(g, _flat(g, features), *head_numbers(graph, ending)), ()
+    weights = learning_weights(g, graph, ending.layer, qas, WEIGHTS), learning_bias(g, graph, ending.layer, qas, BIAS)
+    values = {ending.layer.ins[0]: features, **dict(zip(ending.layer.ins[1:], (w.value for w in weights), strict=True))}
+    y = _again(g, ending.layer, values)
+    for node in ending.after:
+        if isinstance(node.op, Softmax | Dequantize) or (head.sigmoid and is_sigmoid(node.op)):
+            values[node.out] = y
+        else:
+            y = _again(g, node, {**values, node.ins[0]: y})
+    y = g.emit(Dequantize(), y, name="logits" if head.per_cell else "scores")
+    if head.per_cell:
+        return y, weights
+    flat = (1, head.outputs)
+    return (y if y.type.shape == flat else g.emit(Reshape(flat), y, name="logits")), weights
+
+
+def let_through(graph: Graph, weights: Value) -> Graph:
+    """A training graph in which gradients pass where the scores of the int8 layer with these weights are clamped.
+
+    The range of a kept head's scores was chosen for what the model has learned. A class that scores far too low, or far
+    too high, could not learn if a clamp stopped its gradient.
+    """
+    scores = next(node.outs[0] for node in graph.nodes if len(node.ins) > 1 and node.ins[1] == weights)
+    masks = [node for node in graph.nodes if node.op == Mask("none") and node.ins[0] == scores]
+    stopped = {mask.out for mask in masks}
+
+    def rule(_: Builder, node: Node) -> Node | None:
+        if isinstance(node.op, RequantizeGrad) and node.op.masked and node.ins[1] in stopped:
+            return Node(replace(node.op, masked=False), node.ins[:1], node.outs)
+        return None
+
+    return rewrite(graph, rule, set(masks))
+
+
+def _again(g: Builder, node: Node, values: dict[Value, Value]) -> Value:
+    return g.emit(node.op, *(values[v] for v in node.ins), q=node.out.type.q, name=node.out.name)
+
+
+def _float(g: Builder, features: Value, weights: Array, biases: Array) -> Value:
+    x = g.emit(Dequantize(), features, name="features")
+    return g.emit(Dense(), x, g.persistent(WEIGHTS, weights), g.persistent(BIAS, biases), name="logits")
+
+
+def _int8(g: Builder, features: Value, ending: Ending, init: Array, qas: bool) -> tuple[Value, tuple[Weight, ...]]:
+    """A new Dense, whose weights start at a quarter of their range: they can grow fourfold before they saturate."""
+    n, scale = len(init), init.shape[1] ** -0.5 / 32
+    w = g.persistent(WEIGHTS, np.round(init / scale).astype(np.int8), QParams.per_channel([scale] * n, 0))
+    b = g.persistent(BIAS, np.zeros(n, np.int32))
+    y = g.emit(Dense(), features, w, b, q=QParams.per_tensor(_unit(ending), 0), name="head")
+    return g.emit(Dequantize(), y, name="logits"), _fresh(w, b, features, scale, 1, qas)
+
+
+def _new_map(
+    g: Builder, ending: Ending, features: Value, head: Head, seed: int, qas: bool
+) -> tuple[Value, tuple[Weight, ...]]:
+    """A new 1×1 convolution over the map of features, begun like a new Dense."""
+    k, n = features.type.shape[-1], head.outputs
+    init, scale = first_head(n, k, seed), k**-0.5 / 32
+    data = np.round(init / scale).astype(np.int8).reshape(n, 1, 1, k)
+    w = g.persistent(WEIGHTS, data, QParams.per_channel([scale] * n, 0))
+    b = g.persistent(BIAS, np.zeros(n, np.int32))
+    y = g.emit(Conv2D(), features, w, b, q=QParams.per_tensor(_unit(ending), 0), name="head")
+    cells = features.type.shape[1] * features.type.shape[2]
+    return g.emit(Dequantize(), y, name="logits"), _fresh(w, b, features, scale, cells, qas)
+
+
+def _fresh(w: Value, b: Value, features: Value, scale: float, cells: int, qas: bool) -> tuple[Weight, ...]:
+    steps = np.full(b.type.size, scale)
+    return (
+        Weight(w, "weight", scaling(steps**-2.0, qas), 0, cells),
+        Weight(b, "bias", scaling((features.type.scale * steps) ** -2.0, qas), 0, cells),
+    )
+
+
+def _unit(ending: Ending) -> float:
+    """Return the step of a new int8 head's scores: that of the model's own, but not too fine."""
+    old = ending.layer.out.type
+    return max(old.scale if old.q else 0.0, 2.0**-4)
+
+
+def _flat(g: Builder, features: Value) -> Value:
+    """Features as [1, channels]: of a map the mean, of a single pixel or a longer tensor all elements."""
+    shape = features.type.shape
+    if len(shape) == 4 and shape[1] * shape[2] > 1:
+        return g.emit(Mean(), features, q=features.type.q, name="pooled")
+    flat = (1, features.type.size)
+    return features if shape == flat else g.emit(Reshape(flat), features, name="flat")

@@ -1,4 +1,4 @@
-"""Networks by name: the paper's three backbones with weights of our own, and MobileNetV2 at any width."""
+"""Networks by name: the paper's three backbones with weights trained here, and MobileNetV2 at any width."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def find_table(name: str) -> Table:
 
 
 def is_zoo_name(name: str) -> bool:
-    """Whether the zoo knows a network by this name."""
+    """Return whether the zoo has a network of this name."""
     return name in NAMES or _MBV2.fullmatch(name) is not None
 
 

@@ -28,7 +28,7 @@ REACH = 5.0  # deviations an int8 range spans each side of zero
 
 @dataclass(frozen=True)
 class Signal:
-    """What a layer hands on: channels, their quantization, and the moments of their real values."""
+    """The output of a layer: channels, their quantization, and the moments of their real values."""
 
     channels: int
     q: QParams

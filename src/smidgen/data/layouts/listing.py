@@ -1,12 +1,12 @@
-"""What a layout is, and the images it lists: checked against the files that are there."""
+"""A layout of a published data set, and the images it lists, checked against the files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from smidgen.data.files import Box, SampleFile, Tree
 from smidgen.data.samples import MAX_CLASSES, Data, DataError
-from smidgen.data.trees import Box, SampleFile, Tree
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Layout:
-    """A publisher's layout: any of its marks, a file or a folder with a slash behind, tells that a tree has it."""
+    """A publisher's layout: any of its marks, a file or a folder with a slash behind, identifies it."""
 
     name: str
     marks: tuple[str, ...]
@@ -29,7 +29,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Entry:
-    """An image as a list names it: its path in the tree, its class counted from 0, and what is kept of it."""
+    """An image as a list names it: its path in the tree, its class counted from 0, and the box that is kept."""
 
     name: str
     label: int
@@ -38,14 +38,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Part:
-    """The images to learn from, or those to test with, and the file that says so."""
+    """The images to learn from, or those to test with, and the file that lists them."""
 
     source: str
     entries: Sequence[Entry]
 
 
 def list_images(tree: Tree, classes: Sequence[str], train: Part, test: Part) -> Listing:
-    """The images of both parts, by class and then by name, once everything about them fits together."""
+    """Return the images of both parts, by class and then by name; raise DataError unless the lists fit together."""
     check_classes(tree, len(classes))
     if len(set(classes)) < len(classes):
         twice = min(name for name in classes if list(classes).count(name) > 1)
@@ -71,44 +71,19 @@ def check_classes(tree: Tree, count: int) -> None:
         raise DataError(f"{tree.where} names {count:,} classes; up to {MAX_CLASSES:,} can be learned")
 
 
-def numbered(tree: Tree, source: str, columns: int) -> list[list[str]]:
-    """The words of each line of a list, of which there must be so many or more."""
-    rows = [line.split() for line in tree.lines(source)]
-    for place, row in enumerate(rows, 1):
-        if len(row) < columns:
-            raise DataError(
-                f"line {place} of {source} in {tree.where} holds {len(row)} words, {columns} are expected; "
-                f"{tree.way_out()}"
-            )
-    return rows
-
-
-def whole(word: str, source: str, tree: Tree) -> int:
-    """A number in a list."""
-    if not (word.isascii() and word.isdigit() and len(word) < 10):
-        raise DataError(f"{source} in {tree.where} holds {word[:40]!a} where a number belongs; {tree.way_out()}")
-    return int(word)
-
-
 def _check_part(tree: Tree, classes: Sequence[str], part: Part) -> None:
     if not part.entries:
-        raise DataError(f"{part.source} in {tree.where} names no images; {tree.way_out()}")
+        raise tree.wrong(part.source, "names no images")
     for entry in part.entries:
         if not 0 <= entry.label < len(classes):
-            raise DataError(
-                f"{part.source} in {tree.where} gives {entry.name} class {entry.label + 1}, there are {len(classes)} "
-                f"counted from 1; {tree.way_out()}"
-            )
+            given = f"gives {entry.name} class {entry.label + 1}, there are {len(classes)} counted from 1"
+            raise tree.wrong(part.source, given)
     names = {entry.name for entry in part.entries}
     if len(names) < len(part.entries):
-        raise DataError(
-            f"{part.source} in {tree.where} names {len(part.entries) - len(names):,} images twice; {tree.way_out()}"
-        )
+        raise tree.wrong(part.source, f"names {len(part.entries) - len(names):,} images twice")
     if absent := names - tree.files.keys():
-        raise DataError(
-            f"{part.source} in {tree.where} names {len(names):,} images, {len(absent):,} of them are not there, such "
-            f"as {min(absent)}; {tree.way_out()}"
-        )
+        missing = f"names {len(names):,} images, {len(absent):,} of them are not there, such as {min(absent)}"
+        raise tree.wrong(part.source, missing)
 
 
 def _found(tree: Tree, part: Part) -> tuple[tuple[SampleFile, int], ...]:

@@ -1,8 +1,7 @@
-"""HDF5 files as Keras writes them, read here: groups, attributes that are text, and arrays of floats.
+"""Reader of HDF5 files as Keras writes them: groups, attributes that are text, and arrays of floats.
 
-That is version 0 of the format, which h5py writes unless it is asked for another: symbol tables, object headers of
-version 1, contiguous arrays. Links, filters and chunks are refused. The HDF5 library never sees the file: it was not
-made for files of strangers.
+That is version 0 of the format, h5py's default: symbol tables, object headers of version 1, contiguous arrays. Links,
+filters and chunks are refused. The HDF5 library never sees the file: it was not made for untrusted files.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-UNDEFINED = 0xFFFF_FFFF_FFFF_FFFF  # the address of what is not there
+UNDEFINED = 0xFFFF_FFFF_FFFF_FFFF  # the address of a missing object
 ROOT = 64  # where the address of the root's header is
 MAX_OBJECTS = 1 << 16  # groups, arrays and blocks of one file
 MAX_DEPTH = 24
@@ -42,39 +41,39 @@ class Dataset:
 
 
 @dataclass
-class Group:
-    """What lies in a group, by name, and the attributes that are text, or lists of it."""
+class Hdf5Group:
+    """The members of a group by name, and its attributes that are text or lists of it."""
 
-    members: dict[str, Group | Dataset] = field(default_factory=dict)
+    members: dict[str, Hdf5Group | Dataset] = field(default_factory=dict)
     attributes: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
 
-    def group(self, *names: str) -> Group | None:
-        """A group further down; None where there is none."""
-        found: Group | Dataset | None = self
+    def group(self, *names: str) -> Hdf5Group | None:
+        """Return a group further down; None if there is none."""
+        found: Hdf5Group | Dataset | None = self
         for name in names:
-            found = found.members.get(name) if isinstance(found, Group) else None
-        return found if isinstance(found, Group) else None
+            found = found.members.get(name) if isinstance(found, Hdf5Group) else None
+        return found if isinstance(found, Hdf5Group) else None
 
 
-def read_hdf5(data: bytes, where: str) -> Group:
-    """The root group of a file, or an ImportModelError that says what is wrong with it."""
+def read_hdf5(data: bytes, where: str) -> Hdf5Group:
+    """Return the root group of a file, or raise an ImportModelError that describes the fault."""
     if data[:8] != SIGNATURE:
         raise ImportModelError(f"{where} is not an HDF5 file: it begins with {data[:8]!r}; save the model again")
     try:
-        return _Reader(data, where).root()
+        return _Hdf5Reader(data, where).root()
     except (struct.error, IndexError, ValueError) as error:
         raise ImportModelError(f"{where} is damaged: {str(error)[:80]}; save the model again") from None
 
 
 def array_of(dataset: Dataset, data: bytes, what: str, budget: Budget) -> Array:
-    """A dataset's numbers as float32."""
+    """Return a dataset's numbers as float32."""
     count = math.prod(dataset.shape)
     budget.take(what, 4 * count)
     found = np.frombuffer(data, dataset.dtype, count, dataset.at)
     return found.reshape(dataset.shape).astype(np.float32)
 
 
-class _Reader:
+class _Hdf5Reader:
     def __init__(self, data: bytes, where: str) -> None:
         self.data, self.where, self.objects = data, where, 0
         # An honest file's blocks share no bytes; a forged one could make us read the same ones without end.
@@ -84,10 +83,10 @@ class _Reader:
         return ImportModelError(f"{self.where} {what}; save the model with keras' own model.save()")
 
     def bytes_at(self, at: int, size: int) -> bytes:
-        """Bytes that the file must have; all count, so that a forged file cannot lead in circles."""
+        """Return bytes that the file must have; all are counted, so that a forged file cannot lead in circles."""
         self.left -= size
         if self.left < 0:
-            raise self.refuse("is damaged: its blocks lie in each other")
+            raise self.refuse("is damaged: its blocks overlap")
         self.check(at, size)
         return self.data[at : at + size]
 
@@ -98,17 +97,17 @@ class _Reader:
     def numbers(self, at: int, form: str) -> tuple[int, ...]:
         return struct.unpack("<" + form, self.bytes_at(at, struct.calcsize("<" + form)))
 
-    def root(self) -> Group:
+    def root(self) -> Hdf5Group:
         version, offsets, lengths, (base,) = self.data[8], self.data[13], self.data[14], self.numbers(24, "Q")
         if version != 0 or (offsets, lengths, base) != (8, 8, 0):
             raise self.refuse(f"is of version {version} of HDF5, or of another shape than 0 has")
         found = self.object(self.numbers(ROOT, "Q")[0], 0)
-        if not isinstance(found, Group):
+        if not isinstance(found, Hdf5Group):
             raise self.refuse("has no root")
         return found
 
-    def object(self, at: int, depth: int) -> Group | Dataset | None:
-        """A group or an array; None for an array that holds no floats, which no weights are."""
+    def object(self, at: int, depth: int) -> Hdf5Group | Dataset | None:
+        """Return a group or an array; None for an array without floats, which cannot be weights."""
         self.objects += 1
         if depth > MAX_DEPTH or self.objects > MAX_OBJECTS:
             raise self.refuse(f"holds {self.objects:,} objects, or some {depth} deep")
@@ -118,7 +117,9 @@ class _Reader:
             raise self.refuse("has groups of a newer version of HDF5, or compressed arrays")
         if LAYOUT in kinds:
             return self.dataset(kinds)
-        group = Group(attributes=dict(a for kind, body in messages if kind == ATTRIBUTE for a in self.attribute(body)))
+        group = Hdf5Group(
+            attributes=dict(a for kind, body in messages if kind == ATTRIBUTE for a in self.attribute(body))
+        )
         if TABLE in kinds:
             tree, heap = struct.unpack_from("<QQ", kinds[TABLE])
             for name, where in self.entries(tree, self.heap(heap), depth):
@@ -128,7 +129,7 @@ class _Reader:
         return group
 
     def messages(self, at: int) -> Iterator[tuple[int, bytes]]:
-        """What an object's header says, in its own block and those that continue it."""
+        """Yield the messages of an object's header, in its first block and those that continue it."""
         version, _, count, _, size = self.numbers(at, "BBHII")
         if version != 1:
             raise self.refuse(f"has an object of version {version}")
@@ -145,23 +146,21 @@ class _Reader:
                     yield kind, body
 
     def heap(self, at: int) -> bytes:
-        """The block of names that a group keeps."""
+        """Return the block of names that a group keeps."""
         if self.bytes_at(at, 4) != b"HEAP":
             raise self.refuse(f"is damaged: there are no names at {at:,}")
         size, _, place = self.numbers(at + 8, "QQQ")
         return self.bytes_at(place, size)
 
     def entries(self, at: int, names: bytes, depth: int) -> Iterator[tuple[str, int]]:
-        """The members of a group, by name, and where their headers are."""
+        """Yield the names of a group's members and the addresses of their headers."""
         if depth > MAX_DEPTH:
-            raise self.refuse(f"is damaged: tables lie {depth} deep")
-        kind = self.bytes_at(at, 4)
+            raise self.refuse(f"is damaged: tables are nested {depth} deep")
+        kind, (_, _, count) = self.bytes_at(at, 4), self.numbers(at + 4, "BBH")
         if kind == b"TREE":
-            _, _, count = self.numbers(at + 4, "BBH")
             for index in range(count):
                 yield from self.entries(self.numbers(at + 32 + 16 * index, "Q")[0], names, depth + 1)
         elif kind == b"SNOD":
-            _, _, count = self.numbers(at + 4, "BBH")
             for index in range(count):
                 name, header, cached = self.numbers(at + 8 + 40 * index, "QQI")
                 if cached == 2 or header == UNDEFINED:
@@ -188,7 +187,7 @@ class _Reader:
         return Dataset(shape, dtype, at)
 
     def attribute(self, body: bytes) -> Iterator[tuple[str, str | tuple[str, ...]]]:
-        """An attribute that is text, or a list of it; no other."""
+        """Yield an attribute if it is text or a list of it."""
         version, _, name_size, type_size, space_size = struct.unpack_from("<BBHHH", body)
         if version not in (1, 2, 3):
             raise self.refuse(f"has an attribute of version {version}")
@@ -212,7 +211,7 @@ class _Reader:
         yield name.rstrip(b"\0").decode(), texts if shape else texts[0]
 
     def variable(self, data: bytes, at: int) -> bytes:
-        """A text whose length is not fixed, from the heap of such things."""
+        """Return a text of variable length, from the global heap."""
         length, place, index = struct.unpack_from("<IQI", data, at)
         if length == 0:
             return b""
@@ -228,7 +227,7 @@ class _Reader:
 
 
 def _shape(body: bytes) -> tuple[int, ...] | None:
-    """The sizes of an array; None where the file leaves them open or says them in a way of another version."""
+    """Return the sizes of an array; None if the file leaves them open or another version describes them."""
     if len(body) < 4 or body[0] not in (1, 2) or body[1] > MAX_RANK:
         return None
     begin = 8 if body[0] == 1 else 4
@@ -236,7 +235,7 @@ def _shape(body: bytes) -> tuple[int, ...] | None:
 
 
 def _float(body: bytes) -> str | None:
-    """A float's type as numpy calls it; None for what is none, or not of IEEE 754 in little-endian order."""
+    """Return numpy's name of a float type; None for anything but little-endian IEEE 754."""
     if len(body) < 20 or body[0] & 15 != FLOAT or body[1] & 0x41:
         return None
     (size,) = struct.unpack_from("<I", body, 4)

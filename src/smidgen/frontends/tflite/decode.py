@@ -13,7 +13,7 @@ from smidgen.frontends.tflite.flatbuffer import (
     CUSTOM,
     OPERATORS,
     OPTIONS,
-    TENSOR_TYPES,
+    TYPE_NAMES,
     TfliteModel,
     TfliteOperator,
     TfliteOptions,
@@ -26,15 +26,14 @@ from smidgen.frontends.tflite.metadata import stated_classes
 MAX_ITEMS = 1 << 14  # tensors or operators in one model: hundreds of times what a microcontroller runs
 MAX_NAME = 96  # bytes of a tensor's name that are kept
 IDENTIFIER = b"TFL3"
-# What flatbuffers' accessors raise where offsets lead out of the file or make no sense.
+# Exceptions of flatbuffers' accessors where offsets lead out of the file or make no sense.
 CORRUPT = (struct.error, TypeError, ValueError, IndexError, OverflowError)
 
 _OPERATOR_NAMES = {code: name for name, code in OPERATORS.items()}
-_TYPE_NAMES = {code: name for name, code in TENSOR_TYPES.items()}
 
 
 def decode(data: bytes) -> TfliteModel:
-    """The model in these bytes, or an ImportModelError that says what is wrong with them."""
+    """Return the model in these bytes, or raise an ImportModelError that describes the fault."""
     if data[4:8] != IDENTIFIER:
         raise ImportModelError(
             f"this is not a TFLite model: bytes 4 to 8 of its {len(data):,} should be 'TFL3' but are {data[4:8]!r}; "
@@ -55,7 +54,7 @@ class _Decoder:
         self.budget = 4 * len(data)
 
     def length(self, table: Any, field: str, width: int) -> int:
-        """The length of a vector of elements `width` bytes wide, which the file must be long enough to hold."""
+        """Return the length of a vector of elements `width` bytes wide; the file must be long enough to hold it."""
         length = int(getattr(table, f"{field}Length")())
         self.budget -= length * width
         if self.budget < 0:
@@ -66,14 +65,14 @@ class _Decoder:
         return length
 
     def items(self, table: Any, field: str) -> list[Any]:
-        """The tables in a vector of tables."""
+        """Return the tables in a vector."""
         length = self.length(table, field, 4)
         if length > MAX_ITEMS:
             raise ImportModelError(f"the model has {length:,} {field.lower()}; up to {MAX_ITEMS:,} are supported")
         return [getattr(table, field)(i) for i in range(length)]
 
     def numbers(self, table: Any, field: str, width: int = 4) -> tuple[Any, ...]:
-        """A vector of numbers as a tuple of Python's."""
+        """Return a vector of numbers as a tuple of Python's."""
         if self.length(table, field, width) == 0:
             return ()
         return tuple(getattr(table, f"{field}AsNumpy")().tolist())
@@ -100,21 +99,21 @@ class _Decoder:
         )
 
     def metadata(self, root: Any, buffers: list[bytes | None]) -> bytes:
-        """The buffer of metadata, where the model has one."""
+        """Return the buffer of metadata; empty if the model has none."""
         for entry in self.items(root, "Metadata"):
             if self.text(entry.Name()) == METADATA_NAME and entry.Buffer() < len(buffers):
                 return buffers[entry.Buffer()] or b""
         return b""
 
     def text(self, raw: bytes | None) -> str:
-        """A name that can be shown; of those the converter fused into one with ';', the first."""
+        """Return a printable name: the first of those that the converter joined with ';'."""
         raw = raw or b""
         self.budget -= len(raw)
         text = raw[:MAX_NAME].decode("utf-8", "replace").partition(";")[0]
         return "".join(c if c.isprintable() else "?" for c in text)
 
     def code(self, code: Any) -> str:
-        """The operator's name; files older than 2020 hold it only in the deprecated byte."""
+        """Return the operator's name; files older than 2020 hold it only in the deprecated byte."""
         number = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
         if number == OPERATORS["CUSTOM"]:
             return f"{CUSTOM} '{self.text(code.CustomCode())}'"
@@ -124,13 +123,13 @@ class _Decoder:
         name, index = self.text(tensor.Name()), tensor.Buffer()
         if index >= len(buffers):
             raise ImportModelError(
-                f"tensor '{name}' lies in buffer {index}, the model has {len(buffers)}; copy or convert it again"
+                f"tensor '{name}' refers to buffer {index}, the model has {len(buffers)}; copy or convert it again"
             )
         q = tensor.Quantization()
         return TfliteTensor(
             name,
             self.numbers(tensor, "Shape"),
-            _TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
+            TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
             self.numbers(q, "Scale") if q else (),
             self.numbers(q, "ZeroPoint", 8) if q else (),
             q.QuantizedDimension() if q else 0,
@@ -140,9 +139,9 @@ class _Decoder:
         )
 
     def buffer(self, index: int, buffer: Any) -> bytes | None:
-        if buffer.Offset() > 1:  # 0 and 1 say that the data is inside the flatbuffer
+        if buffer.Offset() > 1:  # 0 and 1 mean that the data is inside the flatbuffer
             raise ImportModelError(
-                f"buffer {index} lies outside the flatbuffer, as in models over 2 GB; convert a smaller model"
+                f"buffer {index} is outside the flatbuffer, as in models over 2 GB; convert a smaller model"
             )
         if self.length(buffer, "Data", 1) == 0:
             return None
@@ -175,7 +174,7 @@ class _Decoder:
         return TfliteOptions(**{field: self.option(getattr(table, camel(field))()) for field in fields})
 
     def option(self, value: Any) -> Any:
-        """An attribute as it is; of one that is text, which may be absent and hold any bytes, all of it."""
+        """Return an attribute; one that is text may be absent and hold any bytes."""
         if value is not None and not isinstance(value, bytes):
             return value
         self.budget -= len(value or b"")

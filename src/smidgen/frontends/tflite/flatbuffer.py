@@ -1,4 +1,4 @@
-"""What a `.tflite` file says, as plain records: between the flatbuffer's bytes and the graph, in both directions."""
+"""The contents of a `.tflite` file as plain records, between the bytes and the graph in both directions."""
 
 from __future__ import annotations
 
@@ -9,66 +9,62 @@ from typing import Any
 import numpy as np
 import tflite
 
+from smidgen.errors import ImportModelError
+
 SAME, VALID = tflite.Padding.SAME, tflite.Padding.VALID
+NO_TENSOR = -1  # the index of an optional input that is left out
 ACTIVATIONS: Mapping[str, int] = {
-    "none": tflite.ActivationFunctionType.NONE,
-    "relu": tflite.ActivationFunctionType.RELU,
-    "relu6": tflite.ActivationFunctionType.RELU6,
-    "relu_n1_to_1": tflite.ActivationFunctionType.RELU_N1_TO_1,
+    name: getattr(tflite.ActivationFunctionType, name.upper()) for name in ("none", "relu", "relu6", "relu_n1_to_1")
 }
+TANH: int = tflite.ActivationFunctionType.TANH
 TENSOR_TYPES: Mapping[str, int] = {
     name.lower(): code for name, code in vars(tflite.TensorType).items() if isinstance(code, int)
 }
+TYPE_NAMES: Mapping[int, str] = {code: name for name, code in TENSOR_TYPES.items()}
 OPERATORS: Mapping[str, int] = {
     name: code for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)
 }
-_WINDOW = ("padding", "stride_w", "stride_h", "fused_activation_function")
-_DILATED = (*_WINDOW, "dilation_w_factor", "dilation_h_factor")
-_POOL = ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))
-_RESIZE = ("align_corners", "half_pixel_centers")
-_REDUCER = ("ReducerOptions", ("keep_dims",))
-CUSTOM = "the custom operator"  # and its name: what decoding calls an operator that is not TFLite's own
+CUSTOM = "the custom operator"  # followed by its name: how decoding labels operators that TFLite does not define
 ZERO_PLACE = 128  # of an int8 zero in a table of all int8 numbers
-# An operator's options table in the schema, and the fields of it that matter here.
+# The function of `Lookup` that each operator computes, its alpha where that is fixed, and the first int8 version.
+FUNCTION_OPERATORS: Mapping[str, tuple[str, float, int]] = {
+    "ABS": ("abs", 0.0, 2), "ELU": ("elu", 1.0, 1), "EXP": ("exp", 0.0, 2), "GELU": ("gelu", 0.0, 2),
+    "HARD_SWISH": ("hard_swish", 0.0, 1), "LEAKY_RELU": ("leaky_relu", 0.0, 2), "LOGISTIC": ("sigmoid", 0.0, 2),
+    "LOG": ("log", 0.0, 2), "RSQRT": ("power", -0.5, 2), "SQRT": ("power", 0.5, 1), "TANH": ("tanh", 0.0, 2),
+}  # fmt: skip
+_ACTIVATION = ("fused_activation_function",)
+_WINDOW = ("padding", "stride_w", "stride_h", *_ACTIVATION)
+_DILATED = (*_WINDOW, "dilation_w_factor", "dilation_h_factor")
+_RESIZE = ("align_corners", "half_pixel_centers")
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+_LSTM = (*_ACTIVATION, "cell_clip", "time_major", "diagonal_recurrent_tensors")
+# The options table of each operator in the schema, and the fields of it that are read and written.
 OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    **{code: (f"{code.capitalize()}Options", _ACTIVATION) for code in ("ADD", "DIV", "MUL", "SUB")},
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))),
+    **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_PROD", "SUM"), ("ReducerOptions", ("keep_dims",))),
+    "BATCH_MATMUL": ("BatchMatMulOptions", ("adj_x", "adj_y")),
+    "CALL_ONCE": ("CallOnceOptions", ("init_subgraph_index",)),
+    "CAST": ("CastOptions", ("in_data_type", "out_data_type")),
+    "CONCATENATION": ("ConcatenationOptions", ("axis", *_ACTIVATION)),
     "CONV_2D": ("Conv2DOptions", _DILATED),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (*_DILATED, "depth_multiplier")),
-    "FULLY_CONNECTED": ("FullyConnectedOptions", ("fused_activation_function", "weights_format", "keep_num_dims")),
-    "MAX_POOL_2D": _POOL,
-    "AVERAGE_POOL_2D": _POOL,
-    "BATCH_MATMUL": ("BatchMatMulOptions", ("adj_x", "adj_y")),
-    "ADD": ("AddOptions", ("fused_activation_function",)),
-    "MUL": ("MulOptions", ("fused_activation_function",)),
-    "SUB": ("SubOptions", ("fused_activation_function",)),
-    "DIV": ("DivOptions", ("fused_activation_function",)),
-    "MEAN": _REDUCER,
-    "SUM": _REDUCER,
-    "REDUCE_MAX": _REDUCER,
-    "GELU": ("GeluOptions", ("approximate",)),
-    "LEAKY_RELU": ("LeakyReluOptions", ("alpha",)),
-    "L2_NORMALIZATION": ("L2NormOptions", ("fused_activation_function",)),
-    "CONCATENATION": ("ConcatenationOptions", ("axis", "fused_activation_function")),
-    "SOFTMAX": ("SoftmaxOptions", ("beta",)),
-    "CAST": ("CastOptions", ("in_data_type", "out_data_type")),
-    "REDUCE_PROD": _REDUCER,
+    "FULLY_CONNECTED": ("FullyConnectedOptions", (*_ACTIVATION, "weights_format", "keep_num_dims")),
     "GATHER": ("GatherOptions", ("axis", "batch_dims")),
+    "GELU": ("GeluOptions", ("approximate",)),
+    "L2_NORMALIZATION": ("L2NormOptions", _ACTIVATION),
+    "LEAKY_RELU": ("LeakyReluOptions", ("alpha",)),
     "PACK": ("PackOptions", ("values_count", "axis")),
     "RESIZE_BILINEAR": ("ResizeBilinearOptions", _RESIZE),
     "RESIZE_NEAREST_NEIGHBOR": ("ResizeNearestNeighborOptions", _RESIZE),
     "SHAPE": ("ShapeOptions", ("out_type",)),
+    "SOFTMAX": ("SoftmaxOptions", ("beta",)),
     "SPLIT": ("SplitOptions", ("num_splits",)),
     "SPLIT_V": ("SplitVOptions", ("num_splits",)),
-    "STRIDED_SLICE": (
-        "StridedSliceOptions",
-        ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
-    ),
+    "STRIDED_SLICE": ("StridedSliceOptions", _MASKS),
     "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": (
-        "UnidirectionalSequenceLSTMOptions",
-        ("fused_activation_function", "cell_clip", "time_major", "diagonal_recurrent_tensors"),
-    ),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": ("UnidirectionalSequenceLSTMOptions", _LSTM),
     "UNPACK": ("UnpackOptions", ("num", "axis")),
-    "CALL_ONCE": ("CallOnceOptions", ("init_subgraph_index",)),
     "VAR_HANDLE": ("VarHandleOptions", ("container", "shared_name")),
 }
 
@@ -118,13 +114,13 @@ class TfliteOptions:
 
 
 def camel(field: str) -> str:
-    """stride_w → StrideW, as the schema's accessors are called."""
+    """Return the schema's spelling of a field: stride_w → StrideW."""
     return "".join(word.capitalize() for word in field.split("_"))
 
 
 @dataclass(frozen=True)
 class TfliteTensor:
-    """A tensor; `data` is None unless it is a constant, `signature` has −1 where a dimension is dynamic."""
+    """A tensor; `data` is None unless it is constant, `signature` has −1 for each dynamic dimension."""
 
     name: str
     shape: tuple[int, ...]
@@ -135,10 +131,10 @@ class TfliteTensor:
     data: bytes | None = None
     signature: tuple[int, ...] = ()
     plain: bool = True  # neither sparse nor a variable that keeps its value between runs
-    variable: bool = False  # written as one that does
+    variable: bool = False  # written as a variable
 
     def array(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """A constant's elements."""
+        """Return a constant's elements."""
         assert self.data is not None
         flat = np.frombuffer(self.data, np.dtype(self.dtype).newbyteorder("<"))
         return flat.reshape(self.shape).astype(self.dtype, copy=False)
@@ -146,25 +142,41 @@ class TfliteTensor:
 
 @dataclass(frozen=True)
 class TfliteOperator:
-    """One operator: what it is, the indices of its tensors (−1: left out), its attributes."""
+    """One operator: its name, the indices of its tensors (NO_TENSOR: left out) and its attributes."""
 
     code: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: TfliteOptions = TfliteOptions()
     version: int = 1
-    intermediates: tuple[int, ...] = ()  # tensors that say how results on the way are quantized
+    intermediates: tuple[int, ...] = ()  # tensors whose quantization intermediate results take
+
+    def reads(self, least: int, most: int) -> tuple[int, ...]:
+        """Return the operator's inputs, with NO_TENSOR for optional ones that are left out."""
+        count = len(self.inputs)
+        if not least <= count <= most:
+            raise ImportModelError(f"it has {count} inputs instead of {least} to {most}; convert the model again")
+        return self.inputs + (NO_TENSOR,) * (most - count)
+
+    @property
+    def activation(self) -> str:
+        """The name of the fused activation."""
+        number = self.options.fused_activation_function
+        for name, known in ACTIVATIONS.items():
+            if known == number:
+                return name
+        raise ImportModelError(f"fused activation {number} is not supported; use {', '.join(ACTIVATIONS)}")
 
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """The first subgraph of a model, and those behind it."""
+    """A model: its first subgraph, with the others attached."""
 
     tensors: tuple[TfliteTensor, ...]
     operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str = "model"
-    metadata: bytes = b""  # the flatbuffer that says what its inputs and outputs are; empty where there is none
-    classes: tuple[str, ...] = ()  # by name, in a file that the metadata leads to
-    others: tuple[TfliteModel, ...] = ()  # the further subgraphs
+    metadata: bytes = b""  # the flatbuffer that describes inputs and outputs; empty if the file has none
+    classes: tuple[str, ...] = ()  # class names, from a file that the metadata names
+    others: tuple[TfliteModel, ...] = ()  # further subgraphs

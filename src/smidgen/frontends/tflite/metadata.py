@@ -1,6 +1,6 @@
-"""What the metadata of a TFLite model says: the mean and deviation of its pixels, and its classes by name.
+"""The metadata of a TFLite model: the mean and deviation of its pixels, and the names of its classes.
 
-The names are lines of a file in a zip archive behind the model, as TensorFlow's metadata writer packs them.
+The names are lines of a file in a zip archive appended to the model, as TensorFlow's metadata writer packs them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from smidgen.data.files import CORRUPT_ZIP
 from smidgen.errors import InputError
 from smidgen.ir.preprocessing import Preprocessing
 
-NAME = "TFLITE_METADATA"  # of the entry in a model that leads to it
+NAME = "TFLITE_METADATA"  # of the model's entry that refers to it
 IDENTIFIER = b"M001"
 MOST = 16  # channels, or process units of an input
 # Fields of the schema's tables, by their order there.
@@ -28,52 +28,55 @@ NORMALIZATION = 1  # the kind of process unit that normalizes
 AXIS_LABELS, VALUE_LABELS = 2, 3  # the kinds of file that name what an output scores
 LABELS = "labels.txt"  # the file that is written
 PARSER_VERSION = "1.0.0"  # of the schema that the fields written here are in
-LARGEST = 2**22  # bytes of such a file
+LARGEST = 2**22  # bytes of a file of labels
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of the archive's only member: the same model gives the same bytes
-# What reading raises where offsets lead out of the buffer or make no sense.
+# Exceptions raised where offsets lead out of the buffer or make no sense.
 DAMAGED = (struct.error, TypeError, ValueError, IndexError, OverflowError, InputError)
 NO_ARCHIVE = (*CORRUPT_ZIP, KeyError, OSError)
 
 
 def stated_preprocessing(data: bytes, channels: int) -> Preprocessing | None:
-    """How pixels 0 … 255 become the first input of so many channels; None where the metadata does not say it soundly.
+    """Return how pixels 0 … 255 become the first input; None if the metadata does not state it soundly.
 
-    A model runs without its metadata, so that what cannot be read here says nothing, and is no error.
+    A model runs without its metadata, so damaged metadata is ignored and is not an error.
     """
-    if data[4:8] != IDENTIFIER:
-        return None
     try:
-        root = Table(data, struct.unpack_from("<I", data)[0])
-        subgraph = _first(root, SUBGRAPHS)
-        tensor = _first(subgraph, INPUTS) if subgraph else None
-        for unit in _tables(tensor, PROCESS_UNITS) if tensor else ():
+        for unit in _parts(data, INPUTS, PROCESS_UNITS):
             if _byte(unit, OPTIONS_KIND) == NORMALIZATION and (options := _table(unit, OPTIONS)):
                 stated = Preprocessing(_floats(options, MEAN), _floats(options, STD), range=(0.0, 255.0))
                 stated.check(channels)
                 return stated
     except DAMAGED:
-        return None
+        pass
     return None
 
 
 def stated_classes(data: bytes, file: bytes) -> tuple[str, ...]:
-    """The names of what the first output scores, a line each; none where the metadata does not name them."""
-    if data[4:8] != IDENTIFIER:
-        return ()
+    """Return the names of the classes that the first output scores; none if the metadata does not name them."""
     try:
-        root = Table(data, struct.unpack_from("<I", data)[0])
-        subgraph = _first(root, SUBGRAPHS)
-        tensor = _first(subgraph, OUTPUTS) if subgraph else None
-        for entry in _tables(tensor, FILES) if tensor else ():
+        for entry in _parts(data, OUTPUTS, FILES):
             if _byte(entry, FILE_KIND) in (AXIS_LABELS, VALUE_LABELS):
                 return _lines(file, _text(entry, FILE_NAME))
     except (*DAMAGED, *NO_ARCHIVE):
-        return ()
+        pass
     return ()
 
 
+def _parts(data: bytes, tensors: int, parts: int) -> list[Table]:
+    """Return the tables in a field of the first input or the first output."""
+    if data[4:8] != IDENTIFIER:
+        return []
+    table = Table(data, struct.unpack_from("<I", data)[0])
+    for field in (SUBGRAPHS, tensors):
+        found = _tables(table, field)
+        if not found:
+            return []
+        table = found[0]
+    return _tables(table, parts)
+
+
 def _lines(file: bytes, name: str) -> tuple[str, ...]:
-    """The lines of a text in the archive behind a model."""
+    """Return the lines of a text in the archive appended to a model."""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         if archive.getinfo(name).file_size > LARGEST:
             return ()
@@ -83,7 +86,7 @@ def _lines(file: bytes, name: str) -> tuple[str, ...]:
 
 
 def class_metadata(name: str) -> bytes:
-    """The metadata that names the file of the first output's classes."""
+    """Return the metadata that names the file of the first output's classes."""
     b = flatbuffers.Builder(256)
     file_name, model, parser = (b.CreateString(text) for text in (LABELS, name, PARSER_VERSION))
     b.StartObject(FILE_KIND + 1)
@@ -97,7 +100,7 @@ def class_metadata(name: str) -> bytes:
 
 
 def with_class_file(model: bytes, classes: tuple[str, ...]) -> bytes:
-    """A model's file with the archive behind it that holds its classes; a name of several lines is put on one."""
+    """Append the archive that holds the classes to a model's file; a name of several lines is put on one."""
     file = io.BytesIO(model)
     with zipfile.ZipFile(file, "a") as archive:
         text = "".join(f"{' '.join(name.splitlines())}\n" for name in classes)
@@ -106,7 +109,7 @@ def with_class_file(model: bytes, classes: tuple[str, ...]) -> bytes:
 
 
 def _written(b: flatbuffers.Builder, fields: dict[int, int]) -> int:
-    """A table of fields that were written before."""
+    """Write a table of fields that are already written."""
     b.StartObject(max(fields) + 1)
     for field, offset in fields.items():
         b.PrependUOffsetTRelativeSlot(field, offset, 0)
@@ -114,7 +117,7 @@ def _written(b: flatbuffers.Builder, fields: dict[int, int]) -> int:
 
 
 def _vector(b: flatbuffers.Builder, table: int) -> int:
-    """A vector of one table."""
+    """Write a vector of one table."""
     b.StartVector(UOffsetTFlags.bytewidth, 1, UOffsetTFlags.bytewidth)
     b.PrependUOffsetTRelative(table)
     return int(b.EndVector())
@@ -126,7 +129,7 @@ def _text(table: Table, field: int) -> str:
 
 
 def _offset(table: Table, field: int) -> int:
-    """Where a field lies from the table's beginning; 0 where it is left out."""
+    """Return a field's offset from the table's beginning; 0 if it is left out."""
     return int(table.Offset(4 + 2 * field))
 
 
@@ -147,10 +150,6 @@ def _tables(table: Table, field: int) -> list[Table]:
     start, width = table.Vector(offset), UOffsetTFlags.bytewidth
     count = min(table.VectorLen(offset), MOST)
     return [Table(table.Bytes, table.Indirect(start + i * width)) for i in range(count)]
-
-
-def _first(table: Table, field: int) -> Table | None:
-    return next(iter(_tables(table, field)), None)
 
 
 def _floats(table: Table, field: int) -> tuple[float, ...]:

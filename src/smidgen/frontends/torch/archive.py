@@ -1,4 +1,4 @@
-"""Archives of `torch.export`, read here: a JSON description and raw bytes, of which nothing is unpickled.
+"""Reader of `torch.export` archives: a JSON description and raw bytes, none of it unpickled.
 
 PyTorch never sees the file. Its own loader would run code that a hostile one holds: pickled objects, classes named in
 tree specifications, and names of tensors, which it pastes into Python source.
@@ -6,7 +6,6 @@ tree specifications, and names of tensors, which it pastes into Python source.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -15,18 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data.budget import Budget
-from smidgen.data.files import read_zip
+from smidgen.data.files import Budget, read_zip
 from smidgen.errors import ImportModelError
-from smidgen.frontends.release.fields import Record
+from smidgen.frontends.fields import Record
 from smidgen.ir import Array
 
 MODEL, SAMPLES = "models/model.json", "data/sample_inputs/model.pt"
 TABLES = {"data/weights/": "model_weights_config.json", "data/constants/": "model_constants_config.json"}
 PAYLOAD = re.compile(r"(weight|tensor)_[0-9]{1,6}")
-# Members that say nothing about the model, beside example inputs and files that the user added, which stay unread.
+# Members that do not describe the model; example inputs and files that the user added stay unread too.
 UNREAD = re.compile(r"archive_format|archive_version|\.data/(version|serialization_id)")
-JSON_GROWTH = 32  # bytes of Python objects for one byte of text, at most
 LARGEST_RANK = 8
 STRIDED = 7  # the number of dense tensors among layouts
 PICKLED = "holds pickled objects, which could run code; save a model of plain tensors with torch.export.save"
@@ -40,14 +37,14 @@ DTYPES: Mapping[int, type[np.generic]] = {
 
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """What a file holds: its description as JSON, and the tensors that it calls by their names in the module."""
+    """A file's description as JSON, and its tensors by their names in the module."""
 
     model: Record
     tensors: Mapping[str, Array]
 
 
 def read_archive(path: Path, budget: Budget) -> Archive:
-    """The description and the tensors of the one model in an archive."""
+    """Return the description and the tensors of the one model in an archive."""
     members = read_zip(path, budget, lambda name: not name.endswith("/" + SAMPLES) and "/extra/" not in name)
     root = _root(members, path.name)
     inside = {name.removeprefix(root): data for name, data in members.items()}
@@ -56,14 +53,14 @@ def read_archive(path: Path, budget: Budget) -> Archive:
     for folder, table in TABLES.items():
         if folder + table not in inside:
             raise ImportModelError(f"{path.name} holds no {folder}{table}; {SAVE}")
-        config = _json(inside[folder + table], f"{path.name}, {table}", budget).record("config")
+        config = Record.from_json(inside[folder + table], f"{path.name}, {table}", budget).record("config")
         for name, entry in config.values.items():
             tensors[str(name)] = _tensor(Record.of(entry, f"{table}, {str(name)[:80]!a}"), inside, folder, budget)
-    return Archive(_json(inside[MODEL], f"{path.name}, {MODEL}", budget), tensors)
+    return Archive(Record.from_json(inside[MODEL], f"{path.name}, {MODEL}", budget), tensors)
 
 
 def _root(members: Mapping[str, bytes], where: str) -> str:
-    """The one folder that everything lies in."""
+    """Return the one folder that contains everything."""
     roots = {name.partition("/")[0] + "/" for name in members}
     if not any(name.endswith("/" + MODEL) for name in members):
         raise ImportModelError(f"{where} holds no {MODEL}; {SAVE}")
@@ -73,7 +70,7 @@ def _root(members: Mapping[str, bytes], where: str) -> str:
 
 
 def _check_members(inside: Mapping[str, bytes], where: str) -> None:
-    """Nothing but what `torch.export.save` writes for one model of plain tensors."""
+    """Raise unless the archive holds only what `torch.export.save` writes for one model of plain tensors."""
     known = {MODEL, "byteorder", *(folder + table for folder, table in TABLES.items())}
     for name in inside:
         folder = next((folder for folder in TABLES if name.startswith(folder)), "")
@@ -88,25 +85,14 @@ def _check_members(inside: Mapping[str, bytes], where: str) -> None:
         raise ImportModelError(f"{where} was saved on a big-endian machine; save it on a little-endian one")
 
 
-def _json(data: bytes, where: str, budget: Budget) -> Record:
-    budget.check(f"the description in {where}", JSON_GROWTH * len(data))
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        raise ImportModelError(f"{where} is damaged: its description cannot be read; save it again") from None
-    if not isinstance(found, dict):
-        raise ImportModelError(f"{where} is damaged: its description is not a mapping; save it again")
-    return Record(found, where)
-
-
 def _tensor(entry: Record, inside: Mapping[str, bytes], folder: str, budget: Budget) -> Array:
-    """An entry's tensor: a view of raw bytes by sizes, strides and offset, which must lie within them."""
+    """Return an entry's tensor: a view of raw bytes by sizes, strides and offset, which must be within them."""
     if entry.entry("use_pickle") is not False or entry.values.get("tensor_meta") is None:
         raise ImportModelError(f"{entry.where} {PICKLED}")
     path = entry.entry("path_name")
     data = inside.get(f"{folder}{path}") if isinstance(path, str) and PAYLOAD.fullmatch(path) else None
     if data is None:
-        raise ImportModelError(f"{entry.where} lies in {str(path)[:80]!a}, which is no tensor of the archive")
+        raise ImportModelError(f"{entry.where} refers to {str(path)[:80]!a}, which is no tensor of the archive")
     return _view(data, entry.record("tensor_meta"), budget)
 
 
@@ -132,7 +118,7 @@ def _view(data: bytes, meta: Record, budget: Budget) -> Array:
 
 
 def element_type(meta: Record) -> np.dtype[np.generic]:
-    """A tensor's element type, one that numpy has, in plain order of memory."""
+    """Return a tensor's element type, which must be one of numpy's, in plain order of memory."""
     number = meta.integer("dtype")
     if number not in DTYPES or meta.integer("layout") != STRIDED:
         kinds = ", ".join(kind.__name__ for kind in DTYPES.values())
@@ -141,7 +127,7 @@ def element_type(meta: Record) -> np.dtype[np.generic]:
 
 
 def sizes(meta: Record) -> tuple[int, ...]:
-    """A tensor's shape, none of it open."""
+    """Return a tensor's shape, all of it fixed."""
     shape = tuple(fixed(item) for item in meta.records("sizes"))
     if len(shape) > LARGEST_RANK or min(shape, default=0) < 0:
         raise ImportModelError(f"{meta.where} has sizes {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} are read")
@@ -149,7 +135,7 @@ def sizes(meta: Record) -> tuple[int, ...]:
 
 
 def fixed(item: Record) -> int:
-    """A size that is a number and no expression."""
+    """Return a size that is a number, not an expression."""
     if "as_int" not in item.values:
         raise ImportModelError(f"{item.where} leaves a dimension open; export it with fixed sizes, no dynamic_shapes")
     return item.integer("as_int")

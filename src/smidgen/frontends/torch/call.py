@@ -1,4 +1,4 @@
-"""One call of PyTorch's about to be translated: what rules ask of it."""
+"""One call of a PyTorch operator, as rules read it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,27 @@ from smidgen.frontends.sequences import Sequences
 
 
 def name_of(target: object) -> str:
-    """An operator's name without its overload."""
+    """Return an operator's name without its overload."""
     return str(getattr(target, "__name__", target)).split(".")[0]
 
 
 @dataclass(frozen=True, eq=False)
 class TorchCall:
-    """One call about to be translated, its arguments by place or by name."""
+    """A call to translate; its arguments are given by place or by name."""
 
     c: Sequences
     node: Any  # of torch.fx
-    values: Mapping[Any, object]  # what stands for each node before it
+    values: Mapping[Any, object]  # the result of each node before it
+
+    @property
+    def name(self) -> str:
+        """The operator's name without its overload."""
+        return name_of(self.node.target)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result, as PyTorch recorded it."""
+        return tuple(int(n) for n in self.node.meta["val"].shape)
 
     def raw(self, place: int, default: object = None) -> Any:
         args = self.node.args
@@ -67,14 +77,22 @@ class TorchCall:
         return float(value)
 
     def integers(self, place: int, default: Sequence[int] = ()) -> Shape:
-        """One integer or several; sizes must be fixed."""
+        """Return one integer or several; sizes must be fixed."""
         value = self.raw(place, default)
         numbers = [value] if isinstance(value, int) else list(value)
         if not all(isinstance(n, int) for n in numbers):
             raise ImportModelError(f"its argument {place} depends on the input's size; export it with fixed sizes")
         return tuple(numbers)
 
+    def axis(self, place: int, rank: int) -> int:
+        """Return the argument that names a dimension, counted from 0."""
+        return int(self.number(place, 0)) % rank
+
+    def factors(self, *names: str) -> list[float]:
+        """Return numbers given by name, each 1 by default."""
+        return [float(self.node.kwargs.get(name, 1)) for name in names]
+
     def spread(self, place: int, count: int, default: Sequence[int]) -> Shape:
-        """One number for each dimension of a map, given once or for each."""
+        """Return one number per dimension of a map, given once or for each."""
         numbers = self.integers(place, default) or tuple(default)
         return numbers * count if len(numbers) == 1 else numbers

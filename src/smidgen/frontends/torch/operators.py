@@ -1,5 +1,4 @@
-"""What each operator of PyTorch's core ATen set means: one rule per operator, from its call to a tensor of the "
-"graph."""
+"""One rule per operator of PyTorch's core ATen set, from its call to a tensor of the graph."""
 
 from __future__ import annotations
 
@@ -12,19 +11,18 @@ import numpy as np
 from smidgen import ops
 from smidgen.errors import CUT, ImportModelError
 from smidgen.frontends.blocks import sliced
-from smidgen.frontends.channels import Constant, FileTensor, Spans
+from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layout import Shape
-from smidgen.frontends.torch.attention import ATTENTION_RULES, product
-from smidgen.frontends.torch.call import TorchCall, name_of
-from smidgen.frontends.torch.recurrence import RECURRENT_RULES
+from smidgen.frontends.sequences import Cells, Sequences, check_zero
+from smidgen.frontends.torch.call import TorchCall
 from smidgen.ir import Op
 
-INSTEAD = {
-    "_log_softmax": "end the module at its logits", "argmax": "end the module at its logits",
-}  # fmt: skip
+INSTEAD = dict.fromkeys(("_log_softmax", "argmax"), "end the module at its logits")
+X, STATES, WEIGHTS, BIASED, LAYERS, BOTH, BATCH_FIRST = 0, 1, 2, 3, 4, 7, 8  # arguments of recurrent layers, by place
 
 
 def instead_of(name: str) -> str:
+    """Return what to do about an operator without a rule."""
     if name in INSTEAD:
         return INSTEAD[name]
     near = difflib.get_close_matches(name, RULES, 1, 0.6)
@@ -54,16 +52,67 @@ def _batch_norm(call: TorchCall) -> FileTensor:
     return call.c.batch_norm(x, factor, shift - mean * factor)
 
 
-def _matrix(call: TorchCall) -> FileTensor:
-    """mm(x, w), and addmm(b, x, w) with factors beta and alpha."""
-    at = 1 if name_of(call.node.target) == "addmm" else 0
-    if not at:
-        return product(call.c, call.operand(0), call.operand(1))
-    x, w = call.tensor(at), call.constant(at + 1).transposed((1, 0))
-    beta, alpha = (float(call.node.kwargs.get(k, 1)) for k in ("beta", "alpha"))
+def _addmm(call: TorchCall) -> FileTensor:
+    """Read addmm(b, x, w) with factors beta and alpha of 1."""
+    x, w = call.tensor(1), call.constant(2).transposed((1, 0))
+    _check_factors(call)
+    return call.c.dense(x, w, call.constant(0))
+
+
+def _check_factors(call: TorchCall) -> None:
+    beta, alpha = call.factors("beta", "alpha")
     if (beta, alpha) != (1.0, 1.0):
         raise ImportModelError(f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
-    return call.c.dense(x, w, call.constant(0))
+
+
+def _multiply(c: Sequences, a: Operand, b: Operand) -> FileTensor:
+    """Return a · b: a dense layer if b is one constant matrix, else a product of two tensors."""
+    if isinstance(a, FileTensor) and isinstance(b, Constant) and math.prod(b.shape[:-2]) == 1 and len(b.shape) > 1:
+        return c.dense(a, Constant(b.data.reshape(b.shape[-2:])).transposed((1, 0)))
+    return c.matmul(a, b)
+
+
+def _product(call: TorchCall) -> FileTensor:
+    return _multiply(call.c, call.operand(0), call.operand(1))
+
+
+def _added_product(call: TorchCall) -> FileTensor:
+    """Read baddbmm, a sum of a tensor and a product, each with a factor of 1."""
+    _check_factors(call)
+    return call.c.add(_multiply(call.c, call.operand(1), call.operand(2)), call.operand(0))
+
+
+def _attention(call: TorchCall) -> FileTensor:
+    q, k, v = (call.operand(place) for place in range(3))
+    mask, named = call.optional(3), call.node.kwargs
+    boolean = mask is not None and mask.data.dtype == bool
+    if call.raw(5) or named.get("is_causal") or named.get("enable_gqa") or boolean:
+        raise ImportModelError(
+            "attention with a causal or boolean mask, or with grouped heads, is not supported; leave the mask out"
+        )
+    if mask is not None and not np.isfinite(mask.data).all():
+        raise ImportModelError("its mask holds infinite numbers, which int8 has not; leave the mask out")
+    scale = named.get("scale")
+    keys = k if isinstance(k, FileTensor) else call.c.real(k)
+    return call.c.attention(q, keys, v, 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale), mask)
+
+
+def _layer_norm(call: TorchCall) -> FileTensor:
+    count = len(call.integers(1))
+    return call.c.layer_norm(call.tensor(0), count, call.optional(2), call.optional(3), call.number(4, 1e-5))
+
+
+def _group_norm(call: TorchCall) -> FileTensor:
+    groups = int(call.number(6, 1))
+    return call.c.group_norm(call.tensor(0), groups, call.optional(1), call.optional(2), call.number(7, 1e-5))
+
+
+def _instance_norm(call: TorchCall) -> FileTensor:
+    """Read a batch normalization by the statistics of its input: every channel is a group."""
+    x = call.tensor(0)
+    if len(call.node.args) > 6 or x.shape[0] != 1:
+        raise ImportModelError("a batch normalization that learns is not supported; export the module in eval mode")
+    return call.c.group_norm(x, x.shape[1], call.optional(1), call.optional(2), call.number(5, 1e-5))
 
 
 def _pool(call: TorchCall) -> FileTensor:
@@ -71,7 +120,7 @@ def _pool(call: TorchCall) -> FileTensor:
     count = len(x.shape) - 2
     size = call.spread(1, count, ())
     stride, pads = call.spread(2, count, size) or size, call.spread(3, count, (0,))
-    if name_of(call.node.target).startswith("max"):
+    if call.name.startswith("max"):
         if set(call.spread(4, count, (1,))) != {1}:
             raise ImportModelError("dilated pooling is not supported; use plain pooling")
         return call.c.pool(ops.MaxPool, x, size, stride, _spans(pads), bool(call.raw(5)))
@@ -81,10 +130,10 @@ def _pool(call: TorchCall) -> FileTensor:
 
 
 def _adaptive_pool(call: TorchCall) -> FileTensor:
-    """To a map of a given size: windows of one size where it divides the map's."""
+    """Read a pool to a map of a given size, which must divide the input's, by windows of one size."""
     x = call.tensor(0)
     maps, wanted = x.shape[2:], call.spread(1, len(x.shape) - 2, ())
-    average = "avg" in name_of(call.node.target)
+    average = "avg" in call.name
     if average and set(wanted) == {1}:
         return call.c.mean(x, range(2, len(x.shape)), keep=True)
     if any(n % k for n, k in zip(maps, wanted, strict=True)):
@@ -100,7 +149,7 @@ def _mean(call: TorchCall) -> FileTensor:
 
 def _sum(call: TorchCall, sign: float = 1.0) -> FileTensor:
     a, b = call.operand(0), call.operand(1)
-    factor = sign * float(call.node.kwargs.get("alpha", 1))
+    factor = sign * call.factors("alpha")[0]
     if isinstance(b, Constant):
         return call.c.add(a, Constant(b.data * factor))
     return call.c.add(a, b if factor == 1 else call.c.multiply(b, Constant(np.array([factor], np.float32))))
@@ -121,13 +170,13 @@ def _view(call: TorchCall) -> FileTensor:
 
 
 def _recorded_shape(call: TorchCall) -> FileTensor:
-    """Squeezes, unsqueezes and the like: the shape is what PyTorch says it is."""
-    return call.c.reshape(call.tensor(0), tuple(int(n) for n in call.node.meta["val"].shape))
+    """Read squeezes and unsqueezes: PyTorch recorded the shape."""
+    return call.c.reshape(call.tensor(0), call.shape)
 
 
 def _expand(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
-    if tuple(call.node.meta["val"].shape) != x.shape:
+    if call.shape != x.shape:
         raise ImportModelError(f"{list(x.shape)} would be repeated; let the operator that reads it repeat it")
     return x
 
@@ -159,32 +208,32 @@ def _clamp(call: TorchCall) -> FileTensor:
 
 
 def _power(exponent: float | None = None) -> Callable[[TorchCall], FileTensor]:
-    """A power by name, or by the second argument."""
+    """Return the rule of a power with this exponent, or with the second argument."""
     return lambda call: call.c.power(call.tensor(0), call.number(1, 1.0) if exponent is None else exponent)
 
 
 def _slice(call: TorchCall) -> FileTensor:
-    x, rank = call.tensor(0), len(call.tensor(0).shape)
-    axis, (start, stop) = int(call.number(1, 0)) % rank, (call.raw(i) for i in (2, 3))
-    return call.c.take(x, {axis: sliced(x.shape[axis], start, stop, int(call.number(4, 1)))})
+    x = call.tensor(0)
+    axis = call.axis(1, len(x.shape))
+    return call.c.take(x, {axis: sliced(x.shape[axis], call.raw(2), call.raw(3), int(call.number(4, 1)))})
 
 
 def _select(call: TorchCall) -> FileTensor:
-    x, rank = call.tensor(0), len(call.tensor(0).shape)
-    axis, at = int(call.number(1, 0)) % rank, int(call.number(2, 0))
+    x, at = call.tensor(0), int(call.number(2, 0))
+    axis = call.axis(1, len(x.shape))
     y = call.c.take(x, {axis: [at + x.shape[axis] if at < 0 else at]})
     return call.c.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
 def _index_select(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
-    return call.c.take(x, {int(call.number(1, 0)) % len(x.shape): [int(n) for n in call.constant(2).data.ravel()]})
+    return call.c.take(x, {call.axis(1, len(x.shape)): [int(n) for n in call.constant(2).data.ravel()]})
 
 
 def _split(call: TorchCall) -> tuple[FileTensor, ...]:
-    """Into parts of given sizes, or of one size but for the last."""
+    """Split into parts of given sizes, or of one size but for the last."""
     x, sizes = call.tensor(0), call.integers(1)
-    axis = int(call.number(2, 0)) % len(x.shape)
+    axis = call.axis(2, len(x.shape))
     if isinstance(call.raw(1), int):
         total = x.shape[axis]
         sizes = tuple(min(sizes[0], total - at) for at in range(0, total, max(sizes[0], 1)))
@@ -203,20 +252,20 @@ def _repeat(call: TorchCall) -> FileTensor:
 
 
 def _upsample_nearest(call: TorchCall) -> FileTensor:
-    """The place below each point; a factor that is given is what it is, else sizes tell it, in float32."""
-    x, sizes = call.tensor(0), tuple(int(n) for n in call.node.meta["val"].shape)[2:]
-    factors = call.raw(2) if call.node.target is not None and "vec" in str(call.node.target) else None
+    """Take the place below each point; the step is 1 / factor if one is given, else the ratio of sizes, in float32."""
+    x = call.tensor(0)
+    factors = call.raw(2) if "vec" in str(call.node.target) else None
     places = {}
-    for i, n in enumerate(sizes):
-        size = x.shape[2 + i]
-        step = np.float32(1 / factors[i]) if factors else np.float32(size) / np.float32(n)
+    for axis, n in enumerate(call.shape[2:], start=2):
+        size = x.shape[axis]
+        step = np.float32(1 / factors[axis - 2]) if factors else np.float32(size) / np.float32(n)
         found = np.floor(np.arange(n).astype(np.float32) * step)
-        places[2 + i] = [int(at) for at in np.minimum(found, size - 1)]
+        places[axis] = [int(at) for at in np.minimum(found, size - 1)]
     return call.c.take(x, places)
 
 
 def _upsample_bilinear(call: TorchCall) -> FileTensor:
-    x, sizes = call.tensor(0), tuple(int(n) for n in call.node.meta["val"].shape)[2:]
+    x, sizes = call.tensor(0), call.shape[2:]
     factors = call.raw(3) if "vec" in str(call.node.target) else None
     if factors and any(n != m * f for n, m, f in zip(sizes, x.shape[2:], factors, strict=True)):
         raise ImportModelError(f"{list(x.shape)} enlarged {list(factors)} times has no whole size; give a size")
@@ -224,12 +273,42 @@ def _upsample_bilinear(call: TorchCall) -> FileTensor:
 
 
 def _getitem(call: TorchCall) -> object:
-    """One of several results; of most operators only the first is computed."""
+    """Return one of several results; of most operators only the first is computed."""
     several = call.values[call.raw(0)]
     results = several if isinstance(several, tuple) else (several,)
     if not 0 <= call.raw(1) < len(results):
         raise ImportModelError(f"only the first {len(results)} results of it are supported; do not use the others")
     return results[call.raw(1)]
+
+
+def _layers(call: TorchCall, op: ops.Lstm | ops.Gru) -> list[Cells]:
+    """Return the weights of each layer, of both directions if it has two."""
+    held = [call.values.get(item) for item in call.raw(WEIGHTS)]
+    weights = [item.data for item in held if isinstance(item, Constant)]
+    count = int(call.number(LAYERS, 1)) * (2 if call.raw(BOTH) else 1)
+    each = 4 if call.raw(BIASED) else 2
+    if len(weights) != len(held) or count < 1 or len(weights) != each * count:
+        raise ImportModelError(
+            f"its {len(held)} weights are not {each * count} constants, those of {count} layers; leave out proj_size"
+        )
+    parts = (weights[i : i + each] for i in range(0, len(weights), each))
+    return [Cells.stacked(op, range(op.gates), w, u, *(b or (np.zeros(w.shape[0]),) * 2)) for w, u, *b in parts]
+
+
+def _recurrent(call: TorchCall, op: ops.Lstm | ops.Gru) -> tuple[FileTensor, FileTensor]:
+    """Return the hidden states of the last layer, and the last ones of every layer."""
+    given = call.raw(STATES)
+    for state in given if isinstance(given, list | tuple) else [given]:
+        check_zero(call.values.get(state))
+    c, x, lasts = call.c, call.tensor(X), []
+    time = 1 if call.raw(BATCH_FIRST) and len(x.shape) == 3 else 0
+    directions = (False, True) if call.raw(BOTH) else (False,)
+    layers = iter(_layers(call, op))
+    for _ in range(int(call.number(LAYERS, 1))):
+        made = [c.recurrent(x, time, next(layers), reverse) for reverse in directions]
+        x = made[0][0] if len(made) == 1 else c.concat([y for y, _ in made], -1)
+        lasts += [c.reshape(last, (1, *(1,) * (len(x.shape) - 2), last.shape[-1])) for _, last in made]
+    return x, lasts[0] if len(lasts) == 1 else c.concat(lasts, 0)
 
 
 def _elu(call: TorchCall) -> Op:
@@ -257,11 +336,14 @@ def _gelu(call: TorchCall) -> Op:
     return ops.Lookup("gelu_tanh" if call.node.kwargs.get("approximate", call.raw(1)) == "tanh" else "gelu")
 
 
+RECURRENT = ("gru", "lstm")
 RULES: Mapping[str, Callable[[TorchCall], object]] = {
-    **ATTENTION_RULES, **RECURRENT_RULES,
+    "_native_batch_norm_legit": _instance_norm, "baddbmm": _added_product, "bmm": _product, "matmul": _product,
+    "native_group_norm": _group_norm, "native_layer_norm": _layer_norm, "scaled_dot_product_attention": _attention,
+    "gru": lambda call: _recurrent(call, ops.Gru()), "lstm": lambda call: _recurrent(call, ops.Lstm()),
     "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
     "_softmax": _softmax, "_to_copy": lambda call: call.tensor(0), "abs": _lookup("abs"),
-    "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum, "addmm": _matrix,
+    "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum, "addmm": _addmm,
     "alias": lambda call: call.tensor(0), "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
     "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clamp,
     "clone": lambda call: call.tensor(0), "constant_pad_nd": _pad, "convolution": _convolution, "div": _div,
@@ -271,7 +353,7 @@ RULES: Mapping[str, Callable[[TorchCall], object]] = {
     "index_select": _index_select,
     "hardtanh": lambda call: call.c.clip(call.tensor(0), call.number(1, -1.0), call.number(2, 1.0)),
     "leaky_relu": _unary(lambda call: ops.Lookup("leaky_relu", call.number(1, 0.01))),
-    "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _matrix,
+    "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _product,
     "maximum": lambda call: call.c.maximum(call.operand(0), call.operand(1)),
     "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
     "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _power(),

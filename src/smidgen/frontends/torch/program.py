@@ -1,20 +1,26 @@
-"""The description in an archive of `torch.export` → calls of PyTorch's operators, every part of it checked."""
+"""The description in a `torch.export` archive → calls of PyTorch's operators, and a module that makes them.
+
+Every part of the description is checked.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
-from smidgen.frontends.release.fields import Record
-from smidgen.frontends.torch.archive import Archive, element_type, sizes
+from smidgen.frontends.fields import Record
+from smidgen.frontends.torch.archive import DTYPES, STRIDED, Archive, element_type, sizes
 from smidgen.ir import Array
 
 MAX_CALLS = 1 << 14  # hundreds of times what a microcontroller runs
+MAX_PIECES = 1 << 12  # tensors that one call may cut another into
 TARGET = re.compile(r"torch\.ops\.aten\.([A-Za-z0-9_]+)\.([A-Za-z0-9_]+)")
 # Types of arguments that an operator may have, and arguments that may be text: none of these names a file.
 TYPES = re.compile(
@@ -22,29 +28,25 @@ TYPES = re.compile(
     r"MemoryFormat|Generator)\]*"
 )
 TEXTS = ("padding", "approximate", "rounding_mode", "equation", "mode", "indexing")
-PRIVATE = ("_unsafe_view",)  # operators that begin with "_" and stand in exported files beside PyTorch's core ones
+PRIVATE = ("_unsafe_view",)  # operators that begin with "_" and occur in exported files, though not core ones
 ASSERTIONS = ("_assert_tensor_metadata", "_assert_async", "_assert_scalar", "sym_constrain_range_for_size")
-_ELEMENTS: Mapping[int, torch.dtype] = {
-    1: torch.uint8, 2: torch.int8, 3: torch.int16, 4: torch.int32, 5: torch.int64, 6: torch.float16,
-    7: torch.float32, 8: torch.float64, 12: torch.bool,
-}  # fmt: skip
 _MEMORY_FORMATS: Mapping[int, torch.memory_format] = {
     1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d, 4: torch.preserve_format,
 }  # fmt: skip
-_FLOATS = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
-POSITIONAL, KEYWORD = 1, 2
+FLOATS = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
+POSITIONAL = 1  # the kind of an argument given by place
 
 
 @dataclass(frozen=True)
 class Named:
-    """A tensor that an argument stands for."""
+    """A reference to a tensor, as an argument."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
-    """A call of an operator; a name among the outputs stands for a tensor, a tuple of names for a list of them."""
+class AtenCall:
+    """A call of an operator; each output is the name of a tensor, or a tuple of names for a list of them."""
 
     operator: torch._ops.OpOverload
     positional: tuple[object, ...]
@@ -53,17 +55,17 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """What a file computes: its inputs as example tensors by name, the tensors it holds, calls in order, outputs."""
+class TorchProgram:
+    """A file's computation: the types of its inputs by name, the tensors it holds, its calls in order, its outputs."""
 
     inputs: Mapping[str, tuple[tuple[int, ...], torch.dtype]]
     held: Mapping[str, Array]
-    calls: tuple[Call, ...]
+    calls: tuple[AtenCall, ...]
     outputs: tuple[str, ...]
 
 
-def parse(archive: Archive) -> Program:
-    """The calls, inputs and outputs that the description names."""
+def parse(archive: Archive) -> TorchProgram:
+    """Return the calls, inputs and outputs that the description names."""
     module = archive.model.record("graph_module")
     graph, signature = module.record("graph"), module.record("signature")
     values = graph.record("tensor_values")
@@ -74,20 +76,24 @@ def parse(archive: Archive) -> Program:
         if kind == "user_input":
             name = _tensor_name(Record.of(inner, spec.where).record("arg"))
             meta = values.record(name)
-            inputs[name] = sizes(meta), torch.from_numpy(np.empty(0, element_type(meta))).dtype
+            inputs[name] = sizes(meta), _torch_type(element_type(meta))
         else:
             name, held[name] = _held(kind, Record.of(inner, spec.where), archive.tensors)
     nodes = graph.records("nodes")
     if len(nodes) > MAX_CALLS:
         raise ImportModelError(f"it makes {len(nodes):,} calls; up to {MAX_CALLS:,} are read")
     calls = tuple(_call(node) for node in nodes if not _asserts(node))
-    return Program(inputs, held, calls, tuple(_output(spec) for spec in signature.records("output_specs")))
+    return TorchProgram(inputs, held, calls, tuple(_output(spec) for spec in signature.records("output_specs")))
+
+
+def _torch_type(dtype: np.dtype[np.generic]) -> torch.dtype:
+    return torch.from_numpy(np.empty(0, dtype)).dtype
 
 
 def _only(union: Record) -> tuple[str, object]:
-    """The one entry of a mapping that says which of several things it is."""
+    """Return the single entry of a mapping that stands for one of several kinds."""
     if len(union.values) != 1:
-        raise ImportModelError(f"{union.where} should say one thing, says {len(union.values)}; save it again")
+        raise ImportModelError(f"{union.where} should have one entry, has {len(union.values)}; save it again")
     ((kind, value),) = union.values.items()
     return str(kind), value
 
@@ -107,7 +113,7 @@ def _tensor_name(argument: Record) -> str:
 
 
 def _held(kind: str, spec: Record, tensors: Mapping[str, Array]) -> tuple[str, Array]:
-    """The name of a parameter, buffer or constant in the graph, and its tensor."""
+    """Return the name of a parameter, buffer or constant in the graph, and its tensor."""
     key = {"parameter": "parameter_name", "buffer": "buffer_name", "tensor_constant": "tensor_constant_name"}.get(kind)
     if key is None:
         raise ImportModelError(f"{spec.where} is {kind[:40]!a}; export a module of tensors alone")
@@ -125,11 +131,11 @@ def _output(spec: Record) -> str:
 
 
 def _asserts(node: Record) -> bool:
-    """Whether the node only checks what is known when the file is read."""
+    """Return whether the node only asserts what is known when the file is read."""
     return _text(node, "target").removeprefix("torch.ops.aten.").partition(".")[0] in ASSERTIONS
 
 
-def _call(node: Record) -> Call:
+def _call(node: Record) -> AtenCall:
     target = _text(node, "target")
     operator = find_operator(target)
     node = Record(node.values, f"{node.where} ({target})")
@@ -147,11 +153,11 @@ def _call(node: Record) -> Call:
                 keywords[argument.name] = value
     if given:
         raise ImportModelError(f"{node.where} has no argument {next(iter(given))[:40]!a}; save it again")
-    return Call(operator, tuple(positional), keywords, tuple(_result(item) for item in node.records("outputs")))
+    return AtenCall(operator, tuple(positional), keywords, tuple(_result(item) for item in node.records("outputs")))
 
 
 def find_operator(target: str) -> torch._ops.OpOverload:
-    """PyTorch's operator of that name, which must be one that takes tensors and numbers and gives tensors."""
+    """Return PyTorch's operator of that name, which must take tensors and numbers and give tensors."""
     found = TARGET.fullmatch(target)
     packet = getattr(torch.ops.aten, found[1], None) if found else None
     operator = getattr(packet, found[2], None) if found and isinstance(packet, torch._ops.OpOverloadPacket) else None
@@ -184,17 +190,16 @@ def _result(item: Record) -> str | tuple[str, ...] | None:
 
 
 def _argument(argument: Record, name: str) -> object:
-    """An argument's value: tensors by name, numbers, and what describes a tensor."""
+    """Return an argument's value: a tensor by name, a number, or a property of a tensor."""
     kind, value = _only(argument)
     if kind == "as_string" and isinstance(value, str) and name in TEXTS:
         return value
     if kind == "as_device":
-        return torch.device("cpu")  # wherever it ran: here it only takes shape
-    if kind in _LISTS:
-        items = argument.entry(kind)
-        if not isinstance(items, list):
+        return torch.device("cpu")  # wherever it ran: here only its shape is computed
+    if kind.endswith("s") and kind[:-1] in _LISTED:
+        if not isinstance(value, list):
             raise ImportModelError(f"{argument.where} should be a list; save it again")
-        return [_LISTS[kind](item, argument.where) for item in items]
+        return [_LISTED[kind[:-1]](item, argument.where) for item in value]
     if kind not in _SINGLE:
         raise ImportModelError(f"{argument.where} is {kind[:40]!a}, which is not read; export with fixed sizes")
     return _SINGLE[kind](value, argument.where)
@@ -207,8 +212,8 @@ def _whole(value: object, where: str) -> int:
 
 
 def _real(value: object, where: str) -> float:
-    if isinstance(value, str) and value in _FLOATS:
-        return _FLOATS[value]
+    if isinstance(value, str) and value in FLOATS:
+        return FLOATS[value]
     if not isinstance(value, int | float) or abs(value) > 1e308:
         raise ImportModelError(f"{where} should be a number; save it again")
     return float(value)
@@ -230,7 +235,7 @@ def _numbered(table: Mapping[int, object], what: str) -> Callable[[object, str],
 
 
 def _known(key: str, read: Callable[[object, str], object]) -> Callable[[object, str], object]:
-    """What may be an expression and has to be a number."""
+    """Return a reader of values that may be expressions and have to be numbers."""
 
     def find(value: object, where: str) -> object:
         kind, inner = _only(Record.of(value, where))
@@ -242,24 +247,92 @@ def _known(key: str, read: Callable[[object, str], object]) -> Callable[[object,
 
 
 def _tensor(value: object, where: str) -> Named | None:
-    """A tensor, plainly by its name or as one that may be missing."""
+    """Return a reference to a tensor, or None for one that is missing."""
     record = Record.of(value, where)
     if "as_none" in record.values:
         return None
     return Named(_text(record if "name" in record.values else record.record("as_tensor"), "name"))
 
 
-_SINGLE: Mapping[str, Callable[[object, str], object]] = {
-    "as_none": lambda value, where: None, "as_int": _whole, "as_float": _real, "as_bool": _truth,
-    "as_tensor": _tensor, "as_optional_tensor": _tensor,
+# Readers of arguments by kind; those of the first table may come in lists, whose kinds end in "s".
+_LISTED: Mapping[str, Callable[[object, str], object]] = {
+    "as_int": _whole, "as_float": _real, "as_bool": _truth, "as_tensor": _tensor, "as_optional_tensor": _tensor,
     "as_sym_int": _known("as_int", _whole), "as_sym_float": _known("as_float", _real),
     "as_sym_bool": _known("as_bool", _truth),
-    "as_scalar_type": _numbered(_ELEMENTS, "element type"),
+}  # fmt: skip
+_SINGLE: Mapping[str, Callable[[object, str], object]] = {
+    **_LISTED,
+    "as_none": lambda value, where: None,
+    "as_scalar_type": _numbered({n: _torch_type(np.dtype(kind)) for n, kind in DTYPES.items()}, "element type"),
     "as_memory_format": _numbered(_MEMORY_FORMATS, "memory format"),
-    "as_layout": _numbered({7: torch.strided}, "layout"),
-}  # fmt: skip
-_LISTS: Mapping[str, Callable[[object, str], object]] = {
-    "as_ints": _whole, "as_floats": _real, "as_bools": _truth, "as_tensors": _tensor, "as_optional_tensors": _tensor,
-    "as_sym_ints": _known("as_int", _whole), "as_sym_floats": _known("as_float", _real),
-    "as_sym_bools": _known("as_bool", _truth),
-}  # fmt: skip
+    "as_layout": _numbered({STRIDED: torch.strided}, "layout"),
+}
+
+
+class ReplayModule(torch.nn.Module):
+    """A program's calls in order, for PyTorch to export again; meanwhile tensors have shapes and no elements."""
+
+    def __init__(self, program: TorchProgram, budget: Budget) -> None:
+        super().__init__()
+        self.program, self.budget = program, budget
+        for number, data in enumerate(program.held.values()):
+            self.register_buffer(f"held_{number}", torch.from_numpy(data))
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        program = self.program
+        values: dict[str, torch.Tensor] = dict(zip(program.inputs, inputs, strict=True))
+        for number, name in enumerate(program.held):
+            values[name] = self.get_buffer(f"held_{number}")
+        for place, call in enumerate(program.calls):
+            self._make(call, values, f"call {place} ({call.operator})")
+        return tuple(_found(values, name) for name in program.outputs)
+
+    def _make(self, call: AtenCall, values: dict[str, torch.Tensor], where: str) -> None:
+        positional = [_given(values, item) for item in call.positional]
+        keywords = {name: _given(values, item) for name, item in call.keywords.items()}
+        _check_pieces(call, [*positional, *keywords.values()], where)
+        made = call.operator(*positional, **keywords)
+        several = isinstance(made, tuple) or (isinstance(made, list) and len(call.outputs) != 1)
+        results: Sequence[object] = made if several else (made,)
+        if len(results) != len(call.outputs):
+            raise ImportModelError(f"{where} gives {len(results)} results, the file names {len(call.outputs)}")
+        for output, result in zip(call.outputs, results, strict=True):
+            names = output if isinstance(output, tuple) else (output,)
+            parts = result if isinstance(result, list | tuple) else (result,)
+            if len(names) != len(parts):
+                raise ImportModelError(f"{where} gives {len(parts)} tensors, the file names {len(names)}")
+            for name, part in zip(names, parts, strict=True):
+                if name is not None and isinstance(part, torch.Tensor):
+                    self.budget.check(where, part.element_size() * math.prod(part.shape))
+                    values[name] = part
+
+
+def examples(program: TorchProgram, budget: Budget) -> tuple[torch.Tensor, ...]:
+    """Return inputs of the program's shapes, all zero."""
+    for name, (shape, dtype) in program.inputs.items():
+        budget.take(f"input {name[:80]!a}", math.prod(shape) * dtype.itemsize)
+    return tuple(torch.zeros(shape, dtype=dtype) for shape, dtype in program.inputs.values())
+
+
+def _found(values: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
+    if name not in values:
+        raise ImportModelError(f"{name[:80]!a} is read before anything writes it; save the model again")
+    return values[name]
+
+
+def _given(values: Mapping[str, torch.Tensor], item: object) -> object:
+    if isinstance(item, Named):
+        return _found(values, item.name)
+    return [_given(values, part) for part in item] if isinstance(item, list) else item
+
+
+def _check_pieces(call: AtenCall, given: list[object], where: str) -> None:
+    """Raise if a call would cut a tensor into too many pieces: each takes memory."""
+    if not any(str(result.type).startswith("List") for result in call.operator._schema.returns):
+        return
+    longest = max((max(x.shape, default=0) for x in given if isinstance(x, torch.Tensor)), default=0)
+    number = next((x for x in given if isinstance(x, int)), 1)  # of pieces, or of elements in each
+    name = call.operator._schema.name
+    pieces = {"unbind": longest, "split": longest // max(number, 1)}.get(name.rpartition(":")[2], min(number, longest))
+    if pieces > MAX_PIECES:
+        raise ImportModelError(f"{where} cuts a tensor into {pieces:,} pieces; up to {MAX_PIECES:,} are read")

@@ -1,19 +1,20 @@
-"""Memory packing as a problem of its own: items with lifetimes and sizes in, offsets of least peak out.
+"""Memory packing as a separate problem: items with lifetimes and sizes in, offsets of least peak out.
 
-`pack` tries heuristics first and ends there if the peak is as low as can be; else it searches (search.c), and says how
-far from the proven bound it got. It knows nothing of graphs.
+`pack` tries heuristics first and ends there if the peak is as low as can be; else it searches (search.c), and reports
+how far from the proven bound it got. It knows nothing of graphs. Items that overlap move together, as one shape, and
+the search knows rectangles alone: shapes go to the bottom, and become the ground on which everything else is packed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from smidgen.errors import PlanError
+from smidgen.memory.layout import Overlap
 from smidgen.memory.packing import search, skyline
-from smidgen.memory.packing.overlapping import Overlaps, ground_of, lower_bound, stack
-from smidgen.memory.packing.problem import Item, Problem, pose
+from smidgen.memory.packing.problem import Item, PackingProblem, pose
 
 __all__ = ["DECISIONS", "Item", "Packing", "pack", "pack_overlapping"]
 
@@ -22,6 +23,8 @@ __all__ = ["DECISIONS", "Item", "Packing", "pack", "pack_overlapping"]
 # benchmarks/planner.py 40,289, so this leaves room. A decision takes 3 µs among 200 items and 19 µs among 1,000: a
 # search that runs to its budget takes 1 to 5 s.
 DECISIONS = 250_000
+Placed = dict[int, int]  # of some items, by their index
+Overlaps = Sequence[Overlap[int]]  # of items by their index
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,12 @@ class Packing:
 
     @property
     def optimal(self) -> bool:
-        """Whether no packing can have a lower peak."""
+        """Return whether no packing can have a lower peak."""
         return self.peak == self.lower_bound
 
     @property
     def gap(self) -> float:
-        """How far the peak lies above the bound, as a part of the bound."""
+        """Return how far the peak lies above the bound, as a part of the bound."""
         return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0
 
 
@@ -54,7 +57,7 @@ def pack(
 ) -> Packing:
     """The best packing found within a number of decisions; earlier where it is optimal or within `capacity` bytes.
 
-    Where there is a `ground`, each item lies so many bytes up at least. The heuristics always run, and with no
+    Where there is a `ground`, each item begins at or above it. The heuristics always run, and with no
     decisions nothing else. The same arguments give the same packing, however busy the machine is.
     """
     items = tuple(items)
@@ -76,10 +79,10 @@ def pack(
 def pack_overlapping(items: Iterable[Item], overlaps: Overlaps, decisions: int = DECISIONS, seed: int = 0) -> Packing:
     """The best packing found within a number of decisions, items that overlap at the bottom, the others around."""
     items = tuple(items)
-    fixed = stack(items, overlaps)
+    fixed = _stack(items, overlaps)
     free = [index for index in range(len(items)) if index not in fixed]
-    ground = tuple(ground_of(items[i], items, fixed) for i in free)
-    bound = lower_bound(items, overlaps)
+    ground = tuple(_ground_of(items[i], items, fixed) for i in free)
+    bound = _lower_bound(items, overlaps)
     rest = pack((items[i] for i in free), decisions, bound, seed, ground)
     placed = fixed | dict(zip(free, rest.offsets, strict=True))
     offsets = tuple(placed[index] for index in range(len(items)))
@@ -87,19 +90,59 @@ def pack_overlapping(items: Iterable[Item], overlaps: Overlaps, decisions: int =
     return Packing(offsets, peak, bound, rest.method, rest.decisions)
 
 
-def _begin(problem: Problem, capacity: int | None) -> search.Bracket:
+def _begin(problem: PackingProblem, capacity: int | None) -> search.Bracket:
     lower = problem.lower_bound
     goal = lower if capacity is None else max(lower, capacity // problem.unit)
     offsets = skyline.best_of_orders(problem, lambda peak: peak <= goal)
     return search.Bracket(offsets, problem.peak(offsets), lower, goal)
 
 
-def _improve(problem: Problem, bracket: search.Bracket, random: Random, decisions: int) -> tuple[str, int]:
+def _improve(problem: PackingProblem, bracket: search.Bracket, random: Random, decisions: int) -> tuple[str, int]:
     """Better the bracket; returns the name of the method and the decisions it made."""
     if len(problem.items) <= search.MOST_ITEMS:
         return "search", search.improve(problem, bracket, random, decisions)
-    count = len(problem.items)  # each round decides on every item anew
+    count = len(problem.items)  # each round decides on every item again
     offsets, rounds = skyline.climb(problem, random, decisions // count, bracket.enough)
     if problem.peak(offsets) < bracket.best:
         bracket.offsets, bracket.best = offsets, problem.peak(offsets)
     return "climb", rounds * count
+
+
+def _lower_bound(items: tuple[Item, ...], overlaps: Overlaps) -> int:
+    """The most bytes alive at once, those that two items share counted once."""
+    problem = pose(items)
+    loads = [load * problem.unit for load in problem.loads]
+    for overlap in overlaps:
+        upper, lower = items[overlap.consumed].size, items[overlap.made].size
+        first = max(problem.first[overlap.consumed], problem.first[overlap.made])
+        for section in range(first, min(problem.end[overlap.consumed], problem.end[overlap.made])):
+            loads[section] -= upper + lower - max(lower, overlap.distance + upper)
+    return max(loads)
+
+
+def _stack(items: tuple[Item, ...], overlaps: Overlaps) -> Placed:
+    """Every shape as low as it can lie on those before it, the largest first."""
+    placed: Placed = {}
+    for shape in sorted(_shapes(overlaps), key=lambda shape: -max(rise + items[i].size for i, rise in shape.items())):
+        base = max((_ground_of(items[i], items, placed) - rise for i, rise in shape.items()), default=0)
+        placed |= {i: max(base, 0) + rise for i, rise in shape.items()}
+    return placed
+
+
+def _ground_of(item: Item, items: tuple[Item, ...], placed: Placed) -> int:
+    """The highest top of what is placed and alive with an item."""
+    tops = (at + items[i].size for i, at in placed.items() if items[i].start < item.end and item.start < items[i].end)
+    return max(tops, default=0)
+
+
+def _shapes(overlaps: Overlaps) -> list[Placed]:
+    """Items that move together, each with its bytes above the lowest of them."""
+    shapes: dict[int, Placed] = {}
+    for overlap in overlaps:
+        upper, lower = (shapes.get(i, {i: 0}) for i in (overlap.consumed, overlap.made))
+        up = lower[overlap.made] + overlap.distance - upper[overlap.consumed]
+        joined = lower | {i: rise + up for i, rise in upper.items()}
+        least = min(joined.values())
+        shape = {i: rise - least for i, rise in joined.items()}
+        shapes |= dict.fromkeys(shape, shape)
+    return [shape for i, shape in shapes.items() if i == min(shape)]

@@ -1,4 +1,4 @@
-"""What a packing is asked of, made small: sections instead of times, and sizes in their greatest common divisor."""
+"""The packing problem, made small: sections instead of times, and sizes in their greatest common divisor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Problem:
+class PackingProblem:
     """Items alive over sections [first, end), with sizes in units of `unit` bytes.
 
     A section stands for a time at which no item could be added to those alive: what lies apart in all sections lies
@@ -72,10 +72,10 @@ class Problem:
         return max(offset + size for offset, size in zip(offsets, self.size, strict=True))
 
 
-def pose(items: tuple[Item, ...], ground: tuple[int, ...] = ()) -> Problem:
+def pose(items: tuple[Item, ...], ground: tuple[int, ...] = ()) -> PackingProblem:
     """Raise PlanError unless the items make sense; else the problem they pose. There must be one at least.
 
-    `ground` says how many bytes up each item begins at the lowest; without it, all may begin at 0.
+    `ground` is the lowest offset of each item; without it, all may begin at 0.
     """
     check_items(items)
     starts = sorted({item.start for item in items})
@@ -84,7 +84,7 @@ def pose(items: tuple[Item, ...], ground: tuple[int, ...] = ()) -> Problem:
     times = sorted({starts[bisect_left(starts, end) - 1] for end in ends})
     ground = ground or (0,) * len(items)
     unit = gcd(*(item.size for item in items), *ground)
-    return Problem(
+    return PackingProblem(
         items,
         unit,
         tuple(bisect_left(times, item.start) for item in items),

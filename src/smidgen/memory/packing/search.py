@@ -12,10 +12,10 @@ from random import Random
 
 import numpy as np
 
+from smidgen.compiler import Cache, cache_folder, find_compiler
 from smidgen.errors import PlanError, TargetError
-from smidgen.memory.packing.problem import Problem
+from smidgen.memory.packing.problem import PackingProblem
 from smidgen.memory.packing.skyline import ORDERS, Offsets, ordered
-from smidgen.targets.compiler import Cache, cache_folder, find_compiler
 
 SOURCE = Path(__file__).parent / "search.c"
 MOST_ITEMS = 1024  # of one search: its memory grows with the square, to about 150 MB
@@ -23,8 +23,8 @@ SHORTEST = 4000  # decisions of the shortest run, some ten milliseconds
 SPREADS = (0.1, 0.5, 1.0)  # of the chance in the orders, from the second round on
 
 
-class Outcome(IntEnum):
-    """What a run found; the values are those of search.c."""
+class SearchOutcome(IntEnum):
+    """The outcome of a run; the values are those of search.c."""
 
     IMPOSSIBLE = 0
     FOUND = 1
@@ -46,7 +46,7 @@ class Bracket:
         return self.enough(self.best)
 
     def enough(self, peak: int) -> bool:
-        """Whether nothing better is possible, or asked for."""
+        """Return whether nothing better is possible, or asked for."""
         return peak <= max(self.goal, self.lower)
 
 
@@ -61,8 +61,8 @@ def load() -> ctypes.CDLL:
         raise TargetError(f"the search built for this machine cannot be loaded: {error}") from None
 
 
-def improve(problem: Problem, bracket: Bracket, random: Random, decisions: int) -> int:
-    """Run the search until the bracket is closed or so many decisions are made; returns how many were.
+def improve(problem: PackingProblem, bracket: Bracket, random: Random, decisions: int) -> int:
+    """Run the search until the bracket is closed or the decisions are used up; return how many were made.
 
     Each run takes another order of items and is cut off after a number of decisions that follows Luby's sequence: a
     lucky order decides in a moment what an unlucky one never does. Every other run goes for the goal itself, the rest
@@ -81,9 +81,9 @@ def improve(problem: Problem, bracket: Bracket, random: Random, decisions: int) 
         order = ordered(problem, ORDERS[run % len(ORDERS)], random, spread)
         attempted = attempt(problem, order, aim, min(SHORTEST * luby(run + 1), left))
         left -= attempted.decisions
-        if attempted.outcome is Outcome.FOUND:
+        if attempted.outcome is SearchOutcome.FOUND:
             bracket.offsets, bracket.best = attempted.offsets, problem.peak(attempted.offsets)
-        elif attempted.outcome is Outcome.IMPOSSIBLE:
+        elif attempted.outcome is SearchOutcome.IMPOSSIBLE:
             bracket.lower = aim + 1
         else:
             hopeless = max(hopeless, aim)
@@ -92,21 +92,21 @@ def improve(problem: Problem, bracket: Bracket, random: Random, decisions: int) 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one run of the search found; the offsets mean something where it found a packing."""
+    """The result of one run of the search; the offsets mean something where it found a packing."""
 
-    outcome: Outcome
+    outcome: SearchOutcome
     offsets: Offsets
     decisions: int
 
 
-def attempt(problem: Problem, order: list[int], capacity: int, decisions: int) -> Attempt:
-    """One run of the search, of so many decisions at most."""
+def attempt(problem: PackingProblem, order: list[int], capacity: int, decisions: int) -> Attempt:
+    """Run the search once, with at most this many decisions."""
     columns = [
         np.array(column, np.int32)[order] for column in (problem.first, problem.end, problem.size, problem.ground)
     ]
     offsets = np.empty(len(order), np.int32)
     made = ctypes.c_int64(0)
-    outcome = Outcome(
+    outcome = SearchOutcome(
         load().smg_pack(
             len(order),
             *(ctypes.c_void_p(column.ctypes.data) for column in columns),
@@ -117,7 +117,7 @@ def attempt(problem: Problem, order: list[int], capacity: int, decisions: int) -
             ctypes.c_void_p(offsets.ctypes.data),
         )
     )
-    if outcome is Outcome.NO_MEMORY:
+    if outcome is SearchOutcome.NO_MEMORY:
         raise PlanError(f"this machine has no memory left to search for a packing of {len(order)} buffers")
     placed = np.empty_like(offsets)
     placed[order] = offsets

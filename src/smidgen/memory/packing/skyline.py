@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from random import Random
 
-from smidgen.memory.packing.problem import Problem
+from smidgen.memory.packing.problem import PackingProblem
 
 Offsets = tuple[int, ...]
 # What to place first: load of the busiest section an item is in, lifetime, area, size, early start; largest first.
@@ -16,7 +16,7 @@ NOISE = {"load": 0.1, "lifetime": 1.0, "area": 1.0, "size": 1.0, "start": 0.1}  
 STRIDE = 20  # places an item moves up in the order, on average, in half of the changes
 
 
-def ordered(problem: Problem, order: str, random: Random, spread: float = 0.0) -> list[int]:
+def ordered(problem: PackingProblem, order: str, random: Random, spread: float = 0.0) -> list[int]:
     """Items by the named properties, each of them multiplied by chance where `spread` is above zero."""
     values = {
         "load": [max(problem.loads[first:end]) for first, end in zip(problem.first, problem.end, strict=True)],
@@ -32,7 +32,7 @@ def ordered(problem: Problem, order: str, random: Random, spread: float = 0.0) -
     return sorted(range(len(problem.items)), key=lambda index: tuple(column[index] for column in columns))
 
 
-def skyline(problem: Problem, rank: Sequence[float]) -> Offsets:
+def skyline(problem: PackingProblem, rank: Sequence[float]) -> Offsets:
     """Best-fit skyline: again and again, of the items that can lie lowest, the one of least rank."""
     floors = list(problem.ground)
     placed = [False] * len(rank)
@@ -51,7 +51,7 @@ def skyline(problem: Problem, rank: Sequence[float]) -> Offsets:
     return tuple(floors)
 
 
-def first_fit(problem: Problem, order: Sequence[int]) -> Offsets:
+def first_fit(problem: PackingProblem, order: Sequence[int]) -> Offsets:
     """Each item at the lowest offset where it meets none of those before it."""
     offsets = [-1] * len(order)
     for index in order:
@@ -69,7 +69,7 @@ def first_fit(problem: Problem, order: Sequence[int]) -> Offsets:
     return tuple(offsets)
 
 
-def best_of_orders(problem: Problem, enough: Callable[[int], bool]) -> Offsets:
+def best_of_orders(problem: PackingProblem, enough: Callable[[int], bool]) -> Offsets:
     """The best of a skyline and a first fit in every order, or the first that is good enough; milliseconds each."""
     best: Offsets = ()
     for order in ORDERS:
@@ -81,7 +81,7 @@ def best_of_orders(problem: Problem, enough: Callable[[int], bool]) -> Offsets:
     return best
 
 
-def climb(problem: Problem, random: Random, rounds: int, enough: Callable[[int], bool]) -> tuple[Offsets, int]:
+def climb(problem: PackingProblem, random: Random, rounds: int, enough: Callable[[int], bool]) -> tuple[Offsets, int]:
     """Hill climbing: change the best order a little, keep what is no worse; the offsets, and the rounds it took."""
     orders = [_ranks(ordered(problem, order, random)) for order in ORDERS]
     rank = min(orders, key=lambda rank: problem.peak(skyline(problem, rank)))
@@ -97,7 +97,7 @@ def climb(problem: Problem, random: Random, rounds: int, enough: Callable[[int],
     return offsets, rounds
 
 
-def _changed(problem: Problem, rank: list[float], offsets: Offsets, peak: int, random: Random) -> list[float]:
+def _changed(problem: PackingProblem, rank: list[float], offsets: Offsets, peak: int, random: Random) -> list[float]:
     """The ranks with one item moved: mostly one at the peak, or alive with it."""
     highest = [index for index, offset in enumerate(offsets) if offset + problem.size[index] == peak]
     top = random.choice(highest)

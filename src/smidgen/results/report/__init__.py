@@ -1,6 +1,5 @@
-"""The report: what a fit or a training run found, as one page that needs nothing else."""
+"""The report: the results of a fit or a training run as one page that loads nothing."""
 
-from smidgen.results.report.parts import Report, Section
-from smidgen.results.report.rendering import render
+from smidgen.results.report.page import Report, Section, render
 
 __all__ = ["Report", "Section", "render"]

@@ -1,11 +1,16 @@
-"""How a model learned and how good it is then, as sections of a report."""
+"""Sections of a report on how a model learned and how good it is afterwards, and the page of a test."""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from smidgen.data import Data
+import numpy as np
+from PIL import Image
+
+from smidgen.data import Data, Samples
 from smidgen.errors import InputError
 from smidgen.inference import (
     CellsTested,
@@ -13,36 +18,46 @@ from smidgen.inference import (
     ClassTested,
     LabelsTested,
     NumbersTested,
+    Prediction,
     ReconstructionTested,
     Tested,
+    predict,
     test,
 )
-from smidgen.ir import Graph
+from smidgen.ir import Array, Graph
 from smidgen.learning import learned_graph
 from smidgen.pipeline import Program
-from smidgen.results.drawing import COLOURS
-from smidgen.results.figures import Axis, Figure, Line, Panel
-from smidgen.results.report.parts import (
+from smidgen.results.figures import COLOURS, Axis, Figure, Line, Panel
+from smidgen.results.report.page import (
+    Answer,
     Block,
     Cell,
     Chart,
+    Gallery,
     KeyNumber,
     Matrix,
+    Report,
     Section,
+    ShownSample,
     Table,
     counted,
     percent,
+    render,
     rows_of,
 )
-from smidgen.results.report.showing import show_samples
 from smidgen.selection.rates import BATCH, ChosenRate, RateTrial
 
 LARGEST = 30  # classes of a matrix that a page has room for
+SHOWN = 12  # samples
+SIDE = 176  # pixels of a picture's short side: twice what the page shows, for screens of many pixels
+SMALL = 64  # pixels: up to this side a picture keeps its size
+QUALITY = 82  # of JPEG
+LONGEST = 90  # letters of an answer
 
 
 @dataclass(frozen=True)
 class EpochShown:
-    """An epoch: its mean loss, and what the test after it gave, where there was one."""
+    """An epoch: its mean loss, and the result of the test after it, where there was one."""
 
     number: int
     loss: float
@@ -53,25 +68,28 @@ class EpochShown:
 def how_good(
     before: float | None, after: float | None, error_before: float | None, error: float | None, tests: str
 ) -> KeyNumber:
-    """The share of right answers, or the error where there are none, before and after."""
+    """Return the share of right answers, or the error where there are none, before and after."""
     if after is not None and before is not None:
         return KeyNumber("Right after learning", f"{after:.1%}", f"{before:.1%} before, of {tests}", after)
     return KeyNumber("Error after learning", f"{error:.4g}", f"{error_before:.4g} before, of {tests}")
 
 
 def learning_section(epochs: Sequence[EpochShown], chosen: ChosenRate | None) -> Section:
-    """The loss over the epochs, the tests between them, and the rates that were tried before."""
-    tables = [_epochs(epochs)]
+    """Show the loss over the epochs, the tests between them, and the rates that were tried before."""
+    rows = rows_of((counted(one.number), _loss(one.loss), percent(one.accuracy), _loss(one.error)) for one in epochs)
+    tables = [Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)]
+    caption = f"The mean loss went from {epochs[0].loss:.3f} in the first epoch to {epochs[-1].loss:.3f} in the last."
     if chosen is not None:
         rows = rows_of((_rate(one), counted(one.steps), _loss(one.loss)) for one in chosen.trials)
         tables.append(Table("Learning rates that were tried", ("Rate of a batch of 256", "Steps", "Loss"), rows))
-    chart = Chart(draw_learning(epochs, chosen), _seen(epochs, chosen), tuple(tables))
-    said = "One sample at a time, as they come to a device; none of the test is among them."
-    return Section("learning", "How it learned", said, (chart,))
+        caption += f" {_sentence(chosen.verdict)}"
+    chart = Chart(draw_learning(epochs, chosen), caption, tuple(tables))
+    intro = "One sample at a time, as they come to a device; none of the test is among them."
+    return Section("learning", "How it learned", intro, (chart,))
 
 
 def draw_learning(epochs: Sequence[EpochShown], chosen: ChosenRate | None) -> Figure:
-    """The mean loss of each epoch, the tests where there are several, and the rates that were tried before."""
+    """Draw the mean loss of each epoch, the tests where there are several, and the rates that were tried before."""
     panels = [_panel("course", "mean loss of the epoch", epochs, [one.loss for one in epochs], COLOURS["gradient"])]
     tested = [one for one in epochs if one.accuracy is not None]
     if len(tested) > 1:
@@ -84,37 +102,28 @@ def draw_learning(epochs: Sequence[EpochShown], chosen: ChosenRate | None) -> Fi
 
 def _panel(name: str, title: str, epochs: Sequence[EpochShown], y: Sequence[float], colour: str) -> Panel:
     share = name == "tests"
-    told = tuple(f"epoch {one.number}: {f'{v:.1%}' if share else f'{v:.3f}'}" for one, v in zip(epochs, y, strict=True))
-    line = Line(name, tuple(one.number for one in epochs), tuple(y), told, colour, radius=4, legend=False)
+    notes = tuple(
+        f"epoch {one.number}: {f'{v:.1%}' if share else f'{v:.3f}'}" for one, v in zip(epochs, y, strict=True)
+    )
+    line = Line(name, tuple(one.number for one in epochs), tuple(y), notes, colour, radius=4, legend=False)
     return Panel(title, (line,), Axis("epoch"), Axis("", 0 if share else None, unit="percent" if share else "number"))
 
 
 def _trials(chosen: ChosenRate) -> Panel:
-    """The loss of the rates that were tried; the one that the course follows stands out."""
+    """Draw the loss of the rates that were tried; the one that the course follows stands out."""
     tried = [(round(BATCH * one.learning_rate, 6), one.loss, one) for one in chosen.trials if one.loss is not None]
     picked = tuple(COLOURS["gradient" if one.learning_rate == chosen.best else "state"] for _, _, one in tried)
-    told = (f"{rate:g}/256, {one.steps} steps: {loss:.3f}" for rate, loss, one in tried)
+    notes = (f"{rate:g}/256, {one.steps} steps: {loss:.3f}" for rate, loss, one in tried)
     trials = Line(
-        "trials", tuple(rate for rate, _, _ in tried), tuple(loss for _, loss, _ in tried), tuple(told),
+        "trials", tuple(rate for rate, _, _ in tried), tuple(loss for _, loss, _ in tried), tuple(notes),
         COLOURS["state"], radius=5, dots=picked, legend=False,
     )  # fmt: skip
     rates = Axis("rate of a batch of 256", log=True, ticks=trials.x)
     return Panel("before: loss of samples held back at each rate tried", (trials,), rates)
 
 
-def _seen(epochs: Sequence[EpochShown], chosen: ChosenRate | None) -> str:
-    first, last = epochs[0], epochs[-1]
-    said = f"The mean loss went from {first.loss:.3f} in the first epoch to {last.loss:.3f} in the last."
-    return said if chosen is None else f"{said} {_sentence(chosen.verdict)}"
-
-
 def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
-
-
-def _epochs(epochs: Sequence[EpochShown]) -> Table:
-    rows = rows_of((counted(one.number), _loss(one.loss), percent(one.accuracy), _loss(one.error)) for one in epochs)
-    return Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)
 
 
 def _rate(trial: RateTrial) -> Cell:
@@ -126,62 +135,127 @@ def _loss(loss: float | None) -> Cell:
 
 
 def before_learning(program: Program) -> Graph:
-    """The model that a program is before its first step."""
+    """Return the model that a program is before its first step."""
     if program.training is None:
         raise InputError(f"{program.graph.name} was compiled without a scheme and does not learn; give one")
     return learned_graph(program.training, {value.name: array for value, array in program.graph.state.items()})
 
 
 def quality_section(before: Graph, after: Graph, data: Data) -> Section:
-    """How often the model is right after learning, what it takes for what, and samples before and after."""
+    """Show how often the model is right after learning, what it mistakes, and samples before and after."""
     gallery = show_samples(before, after, data)
     try:
         tested = test(after, data)
-    except InputError:  # what the model says cannot be judged by what the data tells
-        said = "What it says of samples that it did not learn from."
-        return Section("quality", "How good it is", said, (gallery,))
-    said = " ".join(map(_sentence, str(tested).splitlines()[1:]))
-    return Section("quality", "How good it is", said, (gallery, *_judged(tested)))
+    except InputError:  # the data has no labels that this model's output can be compared with
+        intro = "The model's answers for samples that it did not learn from."
+        return Section("quality", "How good it is", intro, (gallery,))
+    intro = " ".join(map(_sentence, str(tested).splitlines()[1:]))
+    return Section("quality", "How good it is", intro, (gallery, *_judged(tested)))
+
+
+def draw_tested(tested: Tested) -> str:
+    """Return the page of a test: the confusion of classes, precision and recall, errors by output or class."""
+    summary = ". ".join(str(tested).splitlines()) + "."
+    section = Section("quality", "How good it is", "", tuple(_judged(tested)))
+    return render(Report(f"{tested.model} tested on {tested.data}", "Smidgen test", summary, (), (), (section,)))
 
 
 def _judged(tested: Tested) -> Iterator[Block]:
+    """Show the results of a test; long tables are folded."""
     match tested:
         case ClassesTested() | CellsTested():
-            yield from _matrix(tested.classes, tested.confusion)
+            yield _confusion(tuple(one.name for one in tested.classes), tested.confusion)
             yield _shares(tested.classes, "class")
         case LabelsTested():
             yield _shares(tested.outputs, "output")
         case NumbersTested():
-            yield _errors(tested)
+            rows = rows_of(
+                (one.name, _loss(one.mean_absolute), _loss(one.root_mean_squared), _loss(one.r_squared))
+                for one in tested.outputs
+            )
+            columns = ("Output", "Mean absolute error", "Root mean squared error", "R²")
+            yield Table("Error of each output", columns, rows, folded=len(rows) > LARGEST)
         case ReconstructionTested():
             if rows := rows_of((one.name, counted(one.samples), _loss(one.error)) for one in tested.classes):
                 yield Table("Error by class", ("Class", "Samples", "Error"), rows, folded=False)
 
 
-def _matrix(classes: tuple[ClassTested, ...], confusion: tuple[tuple[int, ...], ...]) -> list[Matrix]:
-    """The matrix where a page has room for it, with what is mistaken most."""
-    if len(classes) > LARGEST:
-        return []
-    names = tuple(one.name for one in classes)
+def _confusion(names: tuple[str, ...], confusion: tuple[tuple[int, ...], ...]) -> Matrix | Table:
+    """Return the confusion matrix with its most frequent mistakes, or all mistakes where it would be too large."""
     wrong = [(count, i, j) for i, row in enumerate(confusion) for j, count in enumerate(row) if i != j and count]
-    said = "Nothing is mistaken."
-    if wrong:
-        worst = sorted(wrong, key=lambda one: (-one[0], one[1:]))[:3]
-        listed = "; ".join(f"{names[i]} for {names[j]}, {count:,} of {sum(confusion[i]):,}" for count, i, j in worst)
-        said = f"Mistaken most: {listed}."
-    return [Matrix(names, confusion, said)]
+    wrong.sort(key=lambda one: (-one[0], one[1:]))
+    if len(names) > LARGEST:
+        shares = [(names[i], names[j], count, count / sum(confusion[i])) for count, i, j in wrong]
+        rows = rows_of((true, predicted, counted(count), percent(share)) for true, predicted, count, share in shares)
+        return Table("Every mistake", ("True class", "Predicted", "Samples", "Share of the class"), rows)
+    worst = (f"{names[i]} for {names[j]}, {count:,} of {sum(confusion[i]):,}" for count, i, j in wrong[:3])
+    return Matrix(names, confusion, f"Mistaken most: {'; '.join(worst)}." if wrong else "Nothing is mistaken.")
 
 
 def _shares(classes: tuple[ClassTested, ...], what: str) -> Table:
     rows = rows_of((one.name, percent(one.precision), percent(one.recall), counted(one.samples)) for one in classes)
     columns = (what.capitalize(), "Precision", "Recall", "Samples")
-    return Table(f"Precision and recall by {what}", columns, rows, folded=len(classes) > LARGEST)
+    return Table(f"Precision and recall by {what}", columns, rows, folded=len(rows) > LARGEST)
 
 
-def _errors(tested: NumbersTested) -> Table:
-    rows = rows_of(
-        (one.name, _loss(one.mean_absolute), _loss(one.root_mean_squared), _loss(one.r_squared))
-        for one in tested.outputs
-    )
-    columns = ("Output", "Mean absolute error", "Root mean squared error", "R²")
-    return Table("Error of each output", columns, rows, folded=len(rows) > LARGEST)
+def show_samples(before: Graph, after: Graph, data: Data) -> Gallery:
+    """Show the first samples of each class, in turn, with the answers of two models; of a stream its beginning."""
+    streams = bool(after.variables)
+    places = list(range(min(SHOWN, len(data.test))) if streams else _in_turn(data.test, len(data.classes)))
+    samples = data.test.at(places)
+    found = (predict(model, samples.images, top=1) for model in (before, after))
+    first, last = (one.predictions for one in found)
+    shown = tuple(_shown(data, samples, row, place, first[row], last[row]) for row, place in enumerate(places))
+    caption = "The model's answers for samples that it did not learn from, before it learned and after."
+    if data.label_kind == "classes":
+        right_before, right_after = sum(bool(s.before.right) for s in shown), sum(bool(s.after.right) for s in shown)
+        caption += f" Of these {len(shown)}, {right_before} were right before and {right_after} are after."
+    return Gallery(shown, caption)
+
+
+def _in_turn(samples: Samples, classes: int) -> Iterator[int]:
+    """Yield the first of each class, then the second of each, until there are enough."""
+    if classes < 2 or samples.targets:
+        yield from range(min(SHOWN, len(samples)))
+        return
+    seen: dict[int, int] = {}
+    ranked = []
+    for place, label in enumerate(samples.labels):
+        seen[label] = seen.get(label, 0) + 1
+        ranked.append((seen[label], label, place))
+    yield from (place for _, _, place in sorted(ranked)[:SHOWN])
+
+
+def _shown(data: Data, samples: Samples, row: int, place: int, before: Prediction, after: Prediction) -> ShownSample:
+    label = samples.labels[row] if data.label_kind == "classes" else None
+    truth = "" if label is None else data.classes[label]
+    if data.label_kind == "vectors":
+        truth = _shortened(", ".join(f"{number:.4g}" for number in samples.targets[row]))
+    answers = (_answer(one, label) for one in (before, after))
+    return ShownSample(f"test sample {place}", picture(samples.images[row]), truth, *answers)
+
+
+def _answer(prediction: Prediction, label: int | None) -> Answer:
+    right = prediction.classes[0].index == label if prediction.classes and label is not None else None
+    return Answer(_shortened(prediction.text), right)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def picture(sample: Array) -> str:
+    """Return the middle of a picture as a data address, small ones at their size; empty for a sample that is none."""
+    if sample.dtype != np.uint8 or sample.ndim != 3 or sample.shape[2] not in (1, 3):
+        return ""
+    side = min(sample.shape[:2])
+    top, left = ((length - side) // 2 for length in sample.shape[:2])
+    image = Image.fromarray(np.squeeze(sample[top : top + side, left : left + side]))
+    kept, kind = io.BytesIO(), "png" if side <= SMALL else "jpeg"
+    if side > SIDE:
+        image = image.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    if kind == "png":
+        image.save(kept, "PNG", optimize=True)
+    else:
+        image.save(kept, "JPEG", quality=QUALITY)
+    return f"data:image/{kind};base64,{base64.b64encode(kept.getvalue()).decode()}"

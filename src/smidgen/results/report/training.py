@@ -1,17 +1,23 @@
-"""The report of a training run."""
+"""The report of a training run, and how to make its results again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import platform
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+
+import numpy as np
 
 from smidgen.data import Data
 from smidgen.ir import Graph
+from smidgen.ir.text import fingerprint
 from smidgen.learning import Course, Learned
 from smidgen.pipeline import Program
-from smidgen.results.lifecycle import life_cycle
-from smidgen.results.profiling import Profile
+from smidgen.results.memory import life_cycle
+from smidgen.results.profile import Profile
 from smidgen.results.report.learned import (
     EpochShown,
     before_learning,
@@ -19,19 +25,47 @@ from smidgen.results.report.learned import (
     learning_section,
     quality_section,
 )
-from smidgen.results.report.memory import instructions_section, memory_section
-from smidgen.results.report.network import network_section
-from smidgen.results.report.parts import KeyNumber, Report, Section
-from smidgen.results.report.reproducing import course_facts, reproduce_section
+from smidgen.results.report.page import Fact, Facts, KeyNumber, Report, Section
+from smidgen.results.report.program import instructions_section, memory_section, network_section
 from smidgen.selection.rates import ChosenRate
 from smidgen.targets.boards import BOARDS, KIB
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
 
 
+def course_facts(course: Course) -> tuple[tuple[str, str], ...]:
+    """Return the settings of a course, by name."""
+    changed = course.augment
+    crops = "samples unchanged"
+    if changed is not None:
+        flips = ", flipped half of the time" if changed.flip else ""
+        crops = f"random crops of {changed.scale[0]:.0%} to {changed.scale[1]:.0%} of a picture{flips}"
+    rate = f"{course.learning_rate:.6g} a sample, {course.schedule}" if course.learning_rate else course.schedule
+    return (("Seed", str(course.seed)), ("Course", f"{course.epochs} epochs; learning rate {rate}; {crops}"))
+
+
+def reproduce_section(
+    command: str, model: Graph, data: Data, settings: Iterable[tuple[str, str]], files: Iterable[Path]
+) -> Section:
+    """Show the command, its input, and the digests that a second run must give."""
+    facts = [Fact("Command", "", command)] if command else []
+    facts += [Fact(*one) for one in settings]
+    made_by = f"Smidgen {version('smidgen')}, Python {platform.python_version()}, numpy {np.__version__}"
+    facts.append(Fact("Versions", made_by))
+    facts += [
+        Fact("Model", f"{model.name}, its fingerprint", fingerprint(model)),
+        Fact(
+            "Data", f"{data.name}, {len(data.train):,} samples to learn from, {len(data.test):,} to test", data.digest()
+        ),
+    ]
+    facts += [Fact(path.name, "SHA-256", hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
+    intro = "The same input gives the same bytes: a second run ends with these digests."
+    return Section("reproduce", "Do it again", intro, (Facts(tuple(facts)),))
+
+
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A run that is done: the model it began with, what learned, from what, how, and what came of it."""
+    """A finished run: the model it began with, the scheme, the data, the course, and the result."""
 
     graph: Graph
     scheme: Scheme
@@ -47,19 +81,19 @@ class Trained:
 
 
 def report_training(run: Trained) -> Report:
-    """What a run found, section by section."""
+    """Return the report of a run."""
     learned, where = run.learned, run.program.target.name
-    told = f"{len(run.data.classes)} classes" if run.data.classes else f"loss {run.options.loss}"
-    said = (
-        f"{told}, {run.scheme.name} on {where}: {learned.first} before, {learned.last} after {len(learned.record)} "
+    labels = f"{len(run.data.classes)} classes" if run.data.classes else f"loss {run.options.loss}"
+    summary = (
+        f"{labels}, {run.scheme.name} on {where}: {learned.first} before, {learned.last} after {len(learned.record)} "
         f"epochs of {len(run.data.train):,} samples, one at a time."
     )
     title = f"{run.graph.name} trained on {run.data.name}"
-    return Report(title, "Smidgen train", said, tuple(_numbers(run)), learned.warnings, tuple(_sections(run)))
+    return Report(title, "Smidgen train", summary, tuple(_numbers(run)), learned.warnings, tuple(_sections(run)))
 
 
 def _numbers(run: Trained) -> Iterator[KeyNumber]:
-    """How good, how small, how much was learned, and how the loss went."""
+    """Yield how good, how small, how much was learned, and how the loss went."""
     first, last, record = run.learned.first, run.learned.last, run.learned.record
     tests = f"{len(run.data.test):,} test samples"
     yield how_good(first.accuracy, last.accuracy, first.error, last.error, tests)

@@ -1,16 +1,11 @@
 /* What all updates share: sums become rounded steps, steps move weights and their buffers. */
-#include "step.h"
-
 #include <arm_acle.h>
 
 #include "noinline.h"
+#define SMG_APART SMG_NOINLINE
+#define SMG_OWN_MOVE
+#include "step_moves.h"
 #include "unroll.h"
-
-/* Weights whose steps are held on the stack at once. */
-enum { BLOCK = 64 };
-
-/* Steps are limited to ± this. */
-enum { MOST = 1 << 30 };
 
 static inline int32_t limit(int32_t x) { return smg_clamp(x, -MOST, MOST); }
 
@@ -38,12 +33,6 @@ static inline int32_t raise(int32_t v, uint32_t up) {
 
 /* Out of line: once in flash. */
 static SMG_NOINLINE smg_factor factor_of(const smg_step *s, int32_t c) { return smg_factor_of(s, c); }
-
-static inline int32_t mantissa_of(const smg_step *s, smg_factor f) { return smg_high_mul(f.mantissa, s->rate); }
-
-static inline int32_t shift_of(const smg_step *s, smg_factor f) {
-    return (int32_t)((uint32_t)(s->lift - f.shift) - (uint32_t)s->power); /* whatever rate it was given */
-}
 
 /* sum * mantissa * 2^-t; a quotient beyond 2^30 there is only where nothing is divided. */
 static int32_t delta(const smg_step *s, int32_t sum, int32_t mantissa, int32_t t, uint32_t index) {
@@ -100,18 +89,6 @@ static SMG_NOINLINE void channels_steps(const smg_step *s, const int32_t *sums, 
     for (int32_t i = 0; i < count; i++) {
         const smg_factor f = factor_of(s, c + i);
         steps[i] = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)(index + i));
-    }
-}
-
-/* What a buffer lets through of each step now; the buffer goes on to the next. */
-static SMG_NOINLINE void through_buffer(const smg_step *s, int32_t *steps, int32_t count, int32_t index,
-                                        int16_t *buffer) {
-    const int32_t down = SMG_BUFFER_BITS - s->fraction_bits, mask = (1 << down) - 1;
-    for (int32_t i = 0; i < count; i++) {
-        const uint32_t word = smg_word(s->buffer_key, (uint32_t)(index + i));
-        const smg_ruled ruled = smg_follow_rule(s, buffer[i] + steps[i], INT16_MAX, word);
-        buffer[i] = (int16_t)ruled.stays;
-        steps[i] = (ruled.moves + (int32_t)(word & (uint32_t)mask)) >> down;
     }
 }
 

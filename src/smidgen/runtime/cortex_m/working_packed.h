@@ -1,4 +1,4 @@
-/* Sizes that set how much working memory the kernels of this folder need; working.py reads them here. */
+/* Sizes that set how much working memory the kernels of this folder need. */
 #ifndef SMIDGEN_WORKING_PACKED_H
 #define SMIDGEN_WORKING_PACKED_H
 

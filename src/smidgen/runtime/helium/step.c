@@ -1,15 +1,11 @@
 /* What all updates share: sums become rounded steps, four at a time, and steps move weights and their buffers. */
 #include <arm_mve.h>
 
-#include "step.h"
-
 #include "noinline.h"
+#define SMG_APART SMG_NOINLINE
+#include "step_moves.h"
 
-/* Weights whose steps are held on the stack at once. */
-enum { BLOCK = 64, FOUR = 4, EIGHT = 8 };
-
-/* Steps are limited to ± this. */
-enum { MOST = 1 << 30 };
+enum { FOUR = 4, EIGHT = 8 };
 
 static inline int64_t limit(int64_t x) { return x > MOST ? MOST : x < -MOST ? -MOST : x; }
 
@@ -95,33 +91,6 @@ static SMG_NOINLINE void channels_steps(const smg_step *s, const int32_t *sums, 
     }
 }
 
-/* What a buffer lets through of each step now; the buffer goes on to the next. */
-static SMG_NOINLINE void through_buffer(const smg_step *s, int32_t *steps, int32_t count, int32_t index,
-                                        int16_t *buffer) {
-    const int32_t down = SMG_BUFFER_BITS - s->fraction_bits, mask = (1 << down) - 1;
-    for (int32_t i = 0; i < count; i++) {
-        const uint32_t word = smg_word(s->buffer_key, (uint32_t)(index + i));
-        const smg_ruled ruled = smg_follow_rule(s, buffer[i] + steps[i], INT16_MAX, word);
-        buffer[i] = (int16_t)ruled.stays;
-        steps[i] = (ruled.moves + (int32_t)(word & (uint32_t)mask)) >> down;
-    }
-}
-
-/* Move weights by steps in units of their last bit: of `bits` bits below the int8, kept beside it lowest first. */
-static SMG_NOINLINE void move(int8_t *w, uint8_t *fraction, int32_t index, int32_t bits, const int32_t *steps,
-                              int32_t count) {
-    const int32_t half = (1 << bits) >> 1, mask = (1 << bits) - 1, most = 127 * (1 << bits);
-    const int32_t places = bits == 4 ? 1 : 2; /* log2 of the weights to a byte */
-    for (int32_t i = 0; i < count; i++) {
-        uint8_t *byte = fraction + ((index + i) >> places);
-        const int32_t at = ((index + i) & ((1 << places) - 1)) * bits;
-        const int32_t whole = w[i] * (1 << bits) + (*byte >> at & mask) - half;
-        const int32_t moved = smg_clamp(whole - steps[i], -most, most) + half;
-        w[i] = (int8_t)(moved >> bits);
-        *byte = (uint8_t)((*byte & ~(mask << at)) | (moved & mask) << at);
-    }
-}
-
 /* Weights and fractions of four bits, as one number, after a step. */
 static inline int32x4_t moved(int32x4_t w, int32x4_t fraction, int32x4_t step) {
     const int32x4_t most = vdupq_n_s32(127 * 16);
@@ -129,7 +98,7 @@ static inline int32x4_t moved(int32x4_t w, int32x4_t fraction, int32x4_t step) {
     return vaddq_n_s32(vminq_s32(vmaxq_s32(whole, vnegq_s32(most)), most), 8);
 }
 
-/* The same for a multiple of eight weights of 12 bits, the first in the lower half of its byte: even and odd ones. */
+/* Move a multiple of eight weights of 12 bits, the first in the lower half of its byte: even and odd ones. */
 static SMG_NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t *steps, int32_t count) {
     for (; count > 0; count -= EIGHT, w += EIGHT, fraction += FOUR, steps += EIGHT) {
         const int32x4x2_t step = vld2q_s32(steps);

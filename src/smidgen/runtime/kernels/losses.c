@@ -1,4 +1,4 @@
-/* Losses besides softmax cross-entropy, in float32: each a mean, and d, its gradient with respect to the logits. */
+/* Losses other than softmax cross-entropy, in float32: each a mean, and d, its gradient with respect to the logits. */
 #include "smidgen_training.h"
 
 #include "exp_log.h"

@@ -1,4 +1,4 @@
-/* Loops that are worth their length: for DSPs compilers are told to unroll no others, as flash is scarce. */
+/* Loops that are worth their length: for DSPs compilers are set to unroll no others, as flash is scarce. */
 #ifndef SMIDGEN_UNROLL_H
 #define SMIDGEN_UNROLL_H
 

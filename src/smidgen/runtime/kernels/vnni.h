@@ -34,7 +34,7 @@ typedef struct {
 
 enum { SMG_VNNI_SHIFT = 23 };
 
-/* How sums are scaled: by any shift; by usual ones; where besides nothing below the zero point is asked for. */
+/* How sums are scaled: by any shift; by usual ones; where also nothing below the zero point is asked for. */
 enum { SMG_VNNI_ANY, SMG_VNNI_USUAL, SMG_VNNI_POSITIVE };
 
 /* Loops of their own, for which compilers have all registers, and parts of them, in which they know some arguments. */

@@ -53,7 +53,7 @@ typedef struct {
     uint32_t number;               /* of the last request */
     uint8_t command, status, size; /* what it asked for, how it went, and how many bytes of `kept` say more */
     uint8_t kept[8];
-    uint8_t open, told;            /* there is a session; the last answer is made anew where it is asked for again */
+    uint8_t open, told;            /* there is a session; the last answer is computed again on request */
     uint32_t damaged, again;       /* frames so far */
 } smg_link;
 

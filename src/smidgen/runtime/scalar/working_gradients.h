@@ -1,4 +1,4 @@
-/* Sizes that set how much working memory the gradients of this folder need; working_gradients.py reads them here. */
+/* Sizes that set how much working memory the gradients of this folder need. */
 #ifndef SMIDGEN_WORKING_GRADIENTS_H
 #define SMIDGEN_WORKING_GRADIENTS_H
 

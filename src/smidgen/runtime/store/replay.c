@@ -46,7 +46,7 @@ static uint32_t nth(const smg_replay *ring, uint32_t label, uint32_t index) {
     return SMG_NO_SLOT;
 }
 
-/* Forgets one example of a class. Flash keeps it until its group is made anew: a restart may find it again. */
+/* Forgets one example of a class. Flash keeps it until its group is erased: a restart may find it again. */
 static void forget_one(smg_replay *ring, uint32_t label) {
     const uint32_t slot = nth(ring, label, draw(ring, smg_replay_count(ring, label)));
     if (slot != SMG_NO_SLOT) ring->label[slot] = SMG_SLOT_FREE;
@@ -182,7 +182,7 @@ static int copy(smg_replay *ring, uint32_t from, uint32_t to) {
     return failed;
 }
 
-/* The group with the fewest examples that can be made anew, but for the one that is filled. */
+/* The group with the fewest examples that can be erased, but for the one that is filled. */
 static uint32_t emptiest(const smg_replay *ring) {
     uint32_t chosen = SMG_NO_SLOT, least = 0xffffffffu;
     for (uint32_t i = 0; i < ring->division.groups; i++) {
@@ -194,7 +194,7 @@ static uint32_t emptiest(const smg_replay *ring) {
     return chosen;
 }
 
-/* Moves a group's examples to the one that is filled, so that it can be made anew. */
+/* Moves a group's examples to the one that is filled, so that it can be erased. */
 static int move(smg_replay *ring, uint32_t group) {
     const uint32_t slots = ring->division.slots;
     /* To move as many as fit would make no room. */
@@ -220,7 +220,7 @@ static uint32_t next_free(smg_replay *ring) {
     return group;
 }
 
-/* A blank slot to ring->next: in the group that is filled, or in one that is made anew. */
+/* A blank slot to ring->next: in the group that is filled, or in one that is erased. */
 static int find_blank(smg_replay *ring) {
     while (ring->next == ring->end) {
         const uint32_t group = next_free(ring);

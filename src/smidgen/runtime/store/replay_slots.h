@@ -1,4 +1,4 @@
-/* Slots of a ring of examples: where each lies, what its head says, and how a group of them is made anew. */
+/* Slots of a ring of examples: where each is, what its head holds, and how a group of them is erased and reused. */
 #ifndef REPLAY_SLOTS_H
 #define REPLAY_SLOTS_H
 

@@ -2,7 +2,7 @@
  *
  * A region of flash is divided into groups of sectors that are erased together, and each group into slots for one
  * example each. Where a class has its share, which examples stay is drawn so that each that was ever offered is as
- * likely as any other. Where the power fails an example is whole or not there. docs/internals/replay.md says how they lie there.
+ * likely as any other. Where the power fails an example is whole or not there. docs/internals/replay.md describes the layout.
  * Nothing is allocated; nothing is written but between begin and end, and by clear. */
 #ifndef SMIDGEN_REPLAY_H
 #define SMIDGEN_REPLAY_H

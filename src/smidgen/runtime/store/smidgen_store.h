@@ -2,8 +2,8 @@
  *
  * A region of flash is a ring of sectors. A chain of saves lies in some of them: the first save holds everything, each
  * that follows the bytes that differ from it. Where the region has no room for one more, a new chain begins in the
- * sectors behind, and the old one stays until that is whole; so all sectors wear alike. docs/internals/flash.md says how they
- * lie there. Nothing is allocated, and nothing is written but by save and clear. */
+ * sectors behind, and the old one stays until that is whole; so all sectors wear alike. docs/internals/flash.md describes
+ * the layout. Nothing is allocated, and nothing is written but by save and clear. */
 #ifndef SMIDGEN_STORE_H
 #define SMIDGEN_STORE_H
 
@@ -84,7 +84,7 @@ typedef struct {
 /* Looks at what the region holds: OK where a load will find a state, else why not. Memory stays as it is. */
 int smg_store_open(smg_store *store, const smg_flash *flash, smg_region region, smg_kept kept);
 
-/* The last state that was saved, to memory; which is touched only where this gives OK, or READ: then begin anew. */
+/* The last state that was saved, to memory; which is touched only where this gives OK, or READ: then start over. */
 int smg_store_load(smg_store *store);
 
 /* Memory into flash, if anything changed since the last save. Where it gives anything but OK, the last save stays. */

@@ -27,16 +27,15 @@ from smidgen.frontends.onnx.write.functions import (
     rounding_of_sums,
 )
 from smidgen.frontends.onnx.write.plain import RULES as PLAIN_RULES
-from smidgen.frontends.onnx.write.plain import conv_order, rows_first, rows_last, scale_and_shift
+from smidgen.frontends.onnx.write.plain import rows_first, rows_last, scale_and_shift
 from smidgen.ir import Array, Graph, Node, Op, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN, INT32_MAX
-from smidgen.ops.conv import multipliers
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.matmul import INT8_SPAN, swapped
 from smidgen.ops.normalize import epsilon_steps
 from smidgen.ops.resize import ONE
 from smidgen.ops.softmax import MAX_DIFF, SUM_BITS, exp_negative, high_mul, shift_right
-from smidgen.ops.weighted import Windowed
+from smidgen.ops.weighted import Windowed, multipliers
 
 EVERY = np.arange(INT8_MIN, INT8_MAX + 1).astype(np.int8)
 LARGEST = INT8_MAX - INT8_MIN  # steps from a zero point, at most
@@ -133,7 +132,7 @@ def _uint8_zero(w: ExactWriter, node: Node) -> str:
 # How layers round: the kind of function that goes before the operator's name, and the inputs that follow its own.
 def _conv(w: ExactWriter, node: Node, op: Windowed) -> tuple[str, Names]:
     multiplier, shift = (array.astype(np.int64).reshape(-1, 1, 1) for array in multipliers(node))
-    reach, lift = _largest_sums(w, node, conv_order(op)), np.int64(1) << np.maximum(shift, 0)
+    reach, lift = _largest_sums(w, node, op.out_in_rows_columns), np.int64(1) << np.maximum(shift, 0)
     if (reach > EXACT).any() or (reach * lift.ravel() > INT32_MAX).any():
         long = _uint8_zero(w, node), w.number(node, "lift", lift, "int64")
         how = rounding_of_sums(multiplier, np.minimum(shift, 0), where(node))
@@ -213,7 +212,7 @@ ROUNDED: Mapping[type[Op], Callable[[ExactWriter, Node, Any], tuple[str, Names]]
 
 # Layers whose functions take other inputs than the operators.
 def _table(w: ExactWriter, node: Node, code: str, *more: str, **attributes: object) -> None:
-    """A layer that reads one int8 value alone: a table of 256 real results, those for steps from zero on first."""
+    """Write a layer of one int8 value as a table of 256 real results, those for steps from zero on first."""
     (x,), y = node.ins, node.out.type
     results = node.op.ref(node, EVERY)
     assert isinstance(results, np.ndarray)
@@ -250,7 +249,7 @@ def _quantize(w: ExactWriter, node: Node, op: ops.Quantize) -> None:
 
 
 def _dequantize(w: ExactWriter, node: Node, op: ops.Dequantize) -> None:
-    """An ordinary DequantizeLinear, unless the scale is not a float32 number."""
+    """Write an ordinary DequantizeLinear, unless the scale is not a float32 number."""
     x = node.ins[0].type
     (PLAIN_RULES[ops.Dequantize] if x.scale == np.float32(x.scale) else _requantize)(w, node, op)
 

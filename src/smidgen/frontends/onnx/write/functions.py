@@ -20,9 +20,9 @@ from smidgen import numerics
 from smidgen.errors import ExportError
 from smidgen.ir import Array
 from smidgen.numerics import INT32_MAX
+from smidgen.ops.functions import TABLES as TFLITE_TABLES
 from smidgen.ops.normalize import ROOT_BITS, SCALE_BITS, SCORE_BITS, SHIFT_BITS
 from smidgen.ops.softmax import C_32_17, C_48_17, SUM_BITS
-from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
 DOMAIN, VERSION = "smidgen", 1
 OPSET = 20  # the first with Gelu
@@ -42,8 +42,8 @@ OPERATORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "selu": ("Selu", ("alpha", "gamma")), "sigmoid": ("Sigmoid", ()), "silu": ("Sigmoid", ()),
     "softplus": ("Softplus", ()), "softsign": ("Softsign", ()), "tanh": ("Tanh", ()),
 }  # fmt: skip
-# Functions of one int8 value: further attributes, and further inputs before those of `Table`. `tflite` tells whether a
-# table is rounded as TFLite's, where there are two.
+# Functions of one int8 value: further attributes, and further inputs before those of `Table`. `tflite` is 1 where a
+# table that exists in two roundings has TFLite's.
 TABLES: dict[str, tuple[str, str]] = {
     **{
         code: (", ".join((*attributes, *(("tflite",) if function in TFLITE_TABLES else ()))), "")

@@ -30,16 +30,11 @@ def window_attributes(window: Window) -> dict[str, object]:
     return {"kernel_shape": window.size, "strides": window.stride, "pads": (top, left, bottom, right)}
 
 
-def conv_order(op: Op) -> tuple[int, ...]:
-    """Return the order of the weights' dimensions in ONNX's [out, in, rows, columns]."""
-    return (3, 0, 1, 2) if isinstance(op, ops.Depthwise) else (0, 3, 1, 2)
-
-
 def _conv(w: OnnxWriter, node: Node, op: Windowed) -> None:
     x, weights, _ = (v.type for v in node.ins)
-    group = x.shape[3] if isinstance(op, ops.Depthwise) else op.groups
-    attributes = {**window_attributes(op.window(weights)), "dilations": op.dilation, "group": group}
-    name = w.layer(node, "Conv", "", *w.weighted(node, True, conv_order(op)), **attributes)
+    windows = window_attributes(op.window(weights))
+    attributes = {**windows, "dilations": op.dilation, "group": op.separate_groups(x)}
+    name = w.layer(node, "Conv", "", *w.weighted(node, True, op.out_in_rows_columns), **attributes)
     w.result(node, name, True, op.activation)
 
 
@@ -120,7 +115,7 @@ def _crop(w: OnnxWriter, node: Node, op: ops.Crop) -> None:
 
 
 def _pick(w: OnnxWriter, node: Node, op: ops.Pick) -> None:
-    """A resize to the nearest where it is one, else its rows and columns gathered."""
+    """Write a resize to the nearest where it is one, else gather rows and columns."""
     (x,), out = node.ins, node.out.name
     first, (sizes, wanted) = w.first(x), (v.type.shape[1:3] for v in (x, node.out))
     every = tuple(tuple(p) or tuple(range(n)) for p, n in zip((op.rows, op.columns), sizes, strict=True))
@@ -181,7 +176,7 @@ def _factor(w: OnnxWriter, node: Node, value: Value, transposed: bool) -> str:
 
 
 def _matmul(w: OnnxWriter, node: Node, op: ops.MatMul) -> None:
-    """A product, reshaped where a constant factor gave it one dimension too many."""
+    """Write a product, and reshape it where a constant factor gave it one dimension too many."""
     a, b = node.ins
     factors = _factor(w, node, a, op.transpose_a), _factor(w, node, b, op.transpose_b)
     name = w.layer(node, "MatMul", "product", *factors)
@@ -254,7 +249,7 @@ def _real_weights(w: OnnxWriter, node: Node) -> tuple[Array, Array, Array]:
 
 
 def _recurrent(w: OnnxWriter, node: Node, op: Recurrent) -> None:
-    """A recurrent layer in real numbers, in both forms: no runtime rounds its gates as ours do."""
+    """Write a recurrent layer in real numbers, in both forms: no runtime rounds its gates as ours do."""
     out, cells = node.out.name, node.out.type.shape[-1]
     if isinstance(op, ops.Lstm) and op.clip:
         raise ExportError(f"{where(node)} limits its cells to {op.clip}, which ONNX's does not; export it to .tflite")

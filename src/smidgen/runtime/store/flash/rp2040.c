@@ -1,6 +1,6 @@
 /* Flash beside an RP2040 or RP2350, by the Pico SDK: sectors of 4 KB, pages of 256 bytes, 100,000 erases each.
  *
- * Link hardware_flash and hardware_sync. Here the last 64 KB of 2 MB: nothing of the program may lie there. Interrupts
+ * Link hardware_flash and hardware_sync. Here the last 64 KB of 2 MB: no part of the program may be there. Interrupts
  * wait while a sector is erased (45 ms, at times 400) or a page programmed (0.4 ms), for no code can be read from flash
  * meanwhile; where the second core runs, stop it first by multicore_lockout_start_blocking(). */
 #include <hardware/flash.h>

@@ -1,0 +1,163 @@
+"""The verbs that do everything: fit, and demo, which fits a shipped network to CIFAR-10.
+
+The demonstration also learns on an emulated board, and compares the bytes with those learned on this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from smidgen.cli import verbs
+from smidgen.cli.shared import load_model, read_data
+from smidgen.cli.terminal import Progress, going_on, progress, show, spinner, warn
+from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
+from smidgen.data.audio import with_front_end
+from smidgen.data.layouts.cifar import read_sample
+from smidgen.fitting import SCHEME, FitProgress, Fitted, fit
+from smidgen.ir import Graph
+from smidgen.learning import Course, Learned, LearningProgress, learn
+from smidgen.pipeline import compile
+from smidgen.results.report.page import Fact, Facts, Section
+from smidgen.selection.contributions import read_several
+from smidgen.selection.estimates import shipped_or_estimated
+from smidgen.training import Options
+from smidgen.training.scheme import load_scheme
+from smidgen.zoo.loading import load
+
+NETWORK, BOARD, BUDGET = "mcunet-5fps", "cortex-m7", "128KB"
+EPOCHS, AUGMENT = 10, Augment((0.5, 1.0))
+BOARD_COURSE = Course(1, 0.02, augment=AUGMENT)  # so few images need longer steps
+BOARD_TRAIN, BOARD_TEST = 10, 5  # images of each class: an emulated board is slow
+
+ProgressCallback = Callable[[FitProgress], None]
+
+
+def fit_(asked: verbs.Fit) -> None:
+    with spinner(f"reading {asked.source}"):
+        graph, data = load_model(asked, asked.model, asked.shape), read_data(asked, asked.source)
+        data.check_several()
+        graph = with_front_end(graph, data.train.images, asked.audio)
+        known = read_several(asked.contributions) if asked.contributions else None
+    with going_on(lambda: _kept(asked)), progress() as bar:
+        augment = None if asked.crop is None else Augment((asked.crop, 1.0))
+        fitted = fit(
+            graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs, augment=augment,
+            seed=asked.seed, contributions=known, analysis=asked.analysis, where=asked.machine,
+            command=asked.again(), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
+        )  # fmt: skip
+    for warning in fitted.learned.warnings:
+        warn(warning)
+    show(fitted, asked.as_json)
+
+
+def _kept(asked: verbs.Fit | verbs.Demo) -> str:
+    """Return what an interrupted fit keeps, and how it goes on."""
+    there = asked.output.exists()
+    kept = f"the stages that are done are kept in {asked.output}" if there else "no stage was done yet"
+    return f"{kept}; go on with {asked.again()}"
+
+
+def _show_stage(bar: Progress, at: FitProgress) -> None:
+    bar.update(at.done, at.total, f"{at.stage}: {at.doing}" if at.doing else at.stage)
+
+
+def demo_(asked: verbs.Demo) -> None:
+    with going_on(lambda: _kept(asked)), progress() as bar:
+        result = demonstrate(asked.output, lambda at: _show_stage(bar, at), asked.force, asked.again())
+    show(result, asked.as_json)
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """A fit, and how an emulated board learned a few images."""
+
+    fitted: Fitted
+    board_steps: int
+    board_test_images: int
+    board_before: float
+    board_after: float
+    board_equals_host: bool  # all state after the last step
+
+    def __str__(self) -> str:
+        return (
+            f"{self.fitted}\n"
+            f"on the board  it learned {self.board_steps} images there: top-1 {self.board_before:.0%} before, "
+            f"{self.board_after:.0%} after ({self.board_test_images} to test), {_compared(self.board_equals_host)}"
+        )
+
+
+def demonstrate(
+    folder: Path, on_progress: ProgressCallback = lambda _: None, force: bool = False, command: str = ""
+) -> Demonstration:
+    """Fit the network to the sample, and let the emulated board learn a few images."""
+    graph, data = load(NETWORK), read_sample()
+
+    @cache
+    def on_board() -> tuple[Learned, bool]:
+        return _learn_on_board(graph, data, folder, on_progress)
+
+    fitted = fit(
+        graph, data, folder, budget=BUDGET, target=BOARD, epochs=EPOCHS, augment=AUGMENT,
+        contributions=shipped_or_estimated(graph),  # an analysis would take too long here
+        command=command, more=lambda: _section(data, *on_board()), force=force, on_progress=on_progress,
+    )  # fmt: skip
+    learned, same = on_board()
+    part = _part(data)
+    return Demonstration(fitted, len(part.train), len(part.test), learned.before, learned.accuracy, same)
+
+
+def _part(data: Data) -> Data:
+    """Return the first images of each class."""
+    train, test = first_of_each_class(data.train, BOARD_TRAIN), first_of_each_class(data.test, BOARD_TEST)
+    return Data(data.name, data.classes, train, test)
+
+
+def _learn_on_board(graph: Graph, data: Data, folder: Path, on_progress: ProgressCallback) -> tuple[Learned, bool]:
+    """Return what the board learned, and whether all its state equals that learned on this machine."""
+    options, images = Options(len(data.classes)), examples(data.train, pixel_encoding(graph))
+    scheme, part = load_scheme(str(folder / SCHEME), graph), _part(data)
+    here = compile(graph, scheme, options=options, images=images)
+    there = compile(graph, scheme, BOARD, options=options, images=images, streamed_input=True)
+
+    def on_board(at: LearningProgress) -> None:
+        on_progress(FitProgress(f"emulated {BOARD}", at.doing, at.done, at.total))
+
+    a, b = learn(there, part, BOARD_COURSE, on_progress=on_board), learn(here, part, BOARD_COURSE)
+    same = a.state.keys() == b.state.keys() and all(np.array_equal(a.state[name], b.state[name]) for name in a.state)
+    return a, same
+
+
+def _section(data: Data, learned: Learned, same: bool) -> Section:
+    """Return what the board learned as a section of the report."""
+    part = _part(data)
+    facts = (
+        Fact("Steps on the board", f"{len(part.train):,}, one image each, mean loss {learned.record[-1].loss:.3f}"),
+        Fact("Right before", f"{learned.before:.0%} of {len(part.test):,} test images"),
+        Fact("Right after", f"{learned.accuracy:.0%}"),
+        Fact("State after the last step", _compared(same)),
+    )
+    text = (
+        f"The emulated {BOARD} also learned by itself: the program starts from reset and is handed one image after the "
+        "other, a few of each class because an emulator is slow."
+    )
+    return Section("on-the-board", "Learned on the board", text, (Facts(facts),))
+
+
+def _compared(same: bool) -> str:
+    return "the same bytes as on this machine" if same else "OTHER bytes than on this machine"
+
+
+def first_of_each_class(samples: Samples, each: int) -> Samples:
+    """Return the first samples of each class, at most `each`."""
+    seen: dict[int, int] = {}
+    places = []
+    for place, label in enumerate(samples.labels):
+        seen[label] = seen.get(label, 0) + 1
+        if seen[label] <= each:
+            places.append(place)
+    return samples.at(places)

@@ -1,0 +1,342 @@
+"""The verbs: what each takes, in the order and the groups of `smidgen --help`, and which function does its work."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import typer
+
+from smidgen.cli import options as given
+from smidgen.cli.options import (
+    Labelled,
+    Learning,
+    Limited,
+    Overwriting,
+    Reading,
+    Shaped,
+    Sounding,
+    Verb,
+    argument,
+    option,
+    path,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(Overwriting):
+    """Fit a network that ships to images that ship, and let an emulated board learn the same bytes."""
+
+    output: Path = path(Path("out/demo"), "The folder to write.", "--output", "-o")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Shaped, Sounding, Reading, Overwriting):
+    """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
+
+    model: given.Model
+    source: given.DataSource
+    output: Path = path(..., "The folder for all files; finished stages are reused.", "--output", "-o")
+    budget: str = option("128KB", "All SRAM of the program, such as 128KB (1 KB is 1,024 bytes).")
+    target: given.Board = "cortex-m7"
+    epochs: int | None = option(None, "Epochs to learn. By default chosen by the number of images.")
+    crop: given.Crop = None
+    contributions: given.ContributionFiles = None
+    analysis: given.Analysis | None = option(
+        None, "Measure what each part adds, even if contributions are known.", "--analyze"
+    )
+    machine: given.Machine = option("host", "Where trials and learning run.", "--on")
+    seed: given.Seed = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Info(Shaped, Limited):
+    """Show the layers of a model: shapes, MACs, parameters, quantization."""
+
+    model: given.Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Shaped, Limited, Overwriting):
+    """Run a model on raw tensors."""
+
+    model: given.Model
+    inputs: list[Path] = path(..., "A .npy file for each input, in order.", "--input", "-i")
+    outputs: list[Path] | None = path(None, "A .npy file for each output.", "--output", "-o")
+    target: str = option(
+        "reference",
+        "Where to run: reference (numpy), host (this machine's C), or a board.",
+        autocompletion=given.targets("reference", "host"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import(Shaped, Limited, Overwriting):
+    """Read a model of another format and write it as .smg, .tflite or .onnx."""
+
+    source: str = argument(
+        ..., "A model file, or a network of the zoo.", metavar="SOURCE", autocompletion=given.networks
+    )
+    output: given.ModelFile
+    plain: bool = option(
+        False, "Write .onnx with ONNX's own operators only: faster, rounded by the runtime.", "--plain"
+    )
+    classes: str | None = option(
+        None, "Names of the classes the model scores, in order: cat,dog, or a text file with one a line."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantize(Shaped, Sounding, Labelled, Overwriting):
+    """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
+
+    model: str = argument(..., "A float32 model file: .onnx, .pt2, .tflite or .smg.", metavar="MODEL")
+    source: str = option(..., "Calibration samples, in any form that train reads.", "--data")
+    output: given.ModelFile
+    images: int = option(128, "How many samples to use at most, evenly spaced.")
+    method: given.CalibrationMethod = option("mse", "Calibration method that finds the ranges.")
+    percentile: float = option(99.99, "Percent of elements that --method percentile keeps.")
+    mean: str | None = option(None, "Mean of the pixels: one number, or one per channel, as in 0.5,0.4,0.4.")
+    std: str | None = option(None, "Standard deviation of the pixels, given like --mean.")
+    pixels: str | None = option(
+        None,
+        "Values of pixels 0 and 255 before mean and deviation: 0,255 or 0,1 or -1,1; or imagenet, caffe. By "
+        "default found by trials.",
+    )
+    order: given.Channels | None = option(None, "Order of the channels the network expects.")
+    fit: given.ImageFit | None = option(None, "Crop or stretch images of another shape.")
+    equalise: bool = option(True, "Cross-layer equalization of channel ranges.", "--equalise/--no-equalise")
+    correct: bool = option(True, "Bias correction by each channel's mean error.", "--correct/--no-correct")
+    layers: bool = option(False, "Also show the signal-to-noise ratio of every layer.", "--layers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test(Sounding, Reading, Overwriting):
+    """Test a model: accuracy, precision and recall by class, confusion; or errors where there are no classes."""
+
+    model: given.Model
+    source: str = option(..., "As for train; its test samples are used, or every fifth where it has none.", "--data")
+    target: given.InferenceTarget = None
+    images: given.SampleLimit = None
+    output: Path | None = path(None, "Also write an HTML page with pictures.", "--output", "-o")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(Sounding, Labelled):
+    """Show what a model predicts: classes with probabilities, cells of a map, numbers, or reconstruction errors."""
+
+    model: given.Model
+    source: str = argument(
+        ..., "A photograph or recording, a folder or .zip of them, or rows (.npy .npz .csv).", metavar="FILE|DIR"
+    )
+    target: given.InferenceTarget = None
+    top: given.Likeliest = given.TOP
+    numbers: bool = option(False, "Show the outputs as numbers: they are not scores of classes.", "--numbers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analyze(Sounding, Reading, Overwriting):
+    """Measure by training what each depth of biases and each layer's weights add to accuracy."""
+
+    model: given.Model
+    source: given.DataSource
+    output: Path = path(..., "The file of contributions to write.", "--output", "-o")
+    quick: bool = option(False, "Do at most 100,000 steps, and list what is left out.", "--quick")
+    target: str | None = option(None, "host (this machine's cores) or cuda (a GPU).")
+    workers: int | None = option(None, "Processes to use. By default one for each core.")
+    ray: str | None = option(None, "Run on a Ray cluster: auto, or its address such as host:6379.")
+    seeds: int = option(1, "Runs of each kind, which are averaged.")
+    epochs: int | None = option(None, "Epochs of a run. By default chosen by the number of images.")
+    learning_rate: str = option("1/256", "Learning rate per sample: a number or a quotient such as 0.4/256.")
+    limit: int | None = option(None, "Learn from at most this many images.")
+    most: str = option(given.MOST, "Leave out what takes more analytic memory than this.")
+    reach: int | None = option(None, "Measure the weights of the last so many layers only.")
+    picture: given.Picture = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Learning, Limited, Overwriting):
+    """Find the scheme that promises the most accuracy within a budget."""
+
+    model: given.Model
+    budget: str = option(..., "The most SRAM, stack included, such as 128KB (1 KB is 1,024 bytes); a curve ends there.")
+    contributions: given.ContributionFiles = None
+    estimated: bool = option(False, "Estimate from the shapes of layers; needs no contributions.", "--estimate")
+    output: Path | None = path(None, "The scheme's file to write, or with --pareto the curve's.", "--output", "-o")
+    picture: given.Picture = None
+    target: given.Target = "cortex-m7"
+    image: given.Input = "streamed"
+    method: given.SearchMethod = option("exact", "How to search.")
+    evaluations: int = option(given.EVALUATIONS, "Candidates that an evolutionary or random search tries.")
+    analytic: bool = option(
+        False, "Compare the budget with the paper's analytic sum, not with planned SRAM.", "--analytic"
+    )
+    curve: bool = option(False, "The best schemes for all budgets from the head alone up to this one.", "--pareto")
+    points: int = option(given.POINTS, "With --pareto: the number of budgets.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Learning, Sounding, Reading, Overwriting):
+    """Train on images with the device's arithmetic; write the model, a checkpoint and a report."""
+
+    model: given.Model
+    source: given.DataSource
+    output: Path = path(..., "The folder for model, checkpoint and report.", "--output", "-o")
+    scheme: given.LearnedScheme = None
+    budget: str | None = option(
+        None, "Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."
+    )
+    target: given.TrainingTarget = "host"
+    epochs: int = option(12, "How many times to go through the images.")
+    rate: given.LearningRate = given.AUTO
+    schedule: given.ScheduleName = "cosine"
+    warmup: float = option(0.0, "Epochs over which the learning rate rises to its full value.")
+    crop: given.Crop = None
+    flip: bool | None = option(
+        None, "Mirror images at random, half of the time. On by default for classes.", "--flip/--no-flip"
+    )
+    test_every: int = option(1, "Test every this many epochs, and after the last.")
+    resume: Path | None = path(None, "Continue a run from its checkpoint, to as many --epochs as it had, or more.")
+    quantized: bool = option(False, "Quantize a float32 model first, calibrated on these images.", "--quantize")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compile(Learning, Sounding, Limited, Overwriting):
+    """Write C sources, a header, an example main, and how to build them."""
+
+    model: given.Model
+    output: Path = path(..., "The folder to write: new or empty, or with --force an old project.", "--output", "-o")
+    scheme: given.SchemeName = None
+    target: given.Target = "host"
+    image: given.Input = "buffered"
+    budget: given.SramBudget = None
+    replay: str | None = option(
+        None, "Flash for features of earlier images, computed by frozen layers, to learn from again: 256KB."
+    )
+    prefix: str = option("model", "Begins the names of files and functions, so that two models can be in one program.")
+    aligned: given.AlignedOnly = False
+    export: given.Package | None = option(None, "Write a package for this ecosystem's tools, with an example.")
+    picture: given.Picture = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile(Learning, Limited):
+    """Measure SRAM, flash, instructions and exactness on an emulated board, or time and exactness on host."""
+
+    model: given.Model
+    scheme: given.SchemeName = None
+    target: given.Target = "cortex-m7"
+    image: given.ImageInput | None = option(
+        None, "As for compile. By default row by row if the model allows it, else whole.", "--input"
+    )
+    budget: given.SramBudget = None
+    steps: int = option(3, "Steps to compare with the reference.")
+    sram: str | None = option(None, "Pretend the board has this much SRAM, such as 128KB.")
+    flash: str | None = option(None, "Pretend the board has this much flash, such as 1MB.")
+    stack: str | None = option(None, "SRAM reserved for the stack, such as 4KB.")
+    compiler: given.CompilerName = option("zig", "Builds the firmware: zig's, or gcc for the board's core.")
+    aligned: given.AlignedOnly = False
+    layers: bool = option(False, "Also show every node.", "--layers")
+    runs: int = option(50, "Timed runs on host; medians are shown.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """Talk to a board that runs a program: train, test, predict, replay, save, load, monitor."""
+
+    context: typer.Context
+    name: str = argument(
+        ...,
+        "A serial port such as /dev/ttyACM0 or COM3, emulated:cortex-m7, or exec:COMMAND for a program that serves on "
+        "stdin and stdout.",
+        metavar="PORT",
+    )
+    baud: int = option(given.BAUD, "Bits per second of a UART; ignored by USB.")
+    project: Path | None = path(None, "Folder of the compiled program that an emulated board runs.", "--project")
+    flash: Path | None = path(None, "File that keeps an emulated board's flash between commands.", "--flash")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardProgram(Learning, Limited):
+    """The program that a board runs."""
+
+    model: str = option(
+        ..., "The model that the board's program was compiled from.", "--model", autocompletion=given.networks
+    )
+    scheme: str | None = option(None, "What learns on the board, as given to compile.", autocompletion=given.schemes)
+    image: given.Input = "buffered"
+
+    @property
+    def port(self) -> Port:
+        """The board's port."""
+        return cast(Port, self.context.obj)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardTrain(BoardProgram, Reading, Overwriting):
+    """Teach a board, sample by sample, starting from what it has learned; the board saves what it learns."""
+
+    source: given.DataSource
+    epochs: int = option(1, "How many times to go through the samples.")
+    rate: given.LearningRate = given.AUTO
+    schedule: given.ScheduleName = "constant"
+    fresh: bool = option(False, "Let the board forget what it learned before.", "--fresh")
+    save_every: int = option(1000, "Let the board save every this many steps, and at the end; 0 for only at the end.")
+    output: Path | None = path(None, "Also write the learned model: .smg, .tflite or .onnx.", "--output", "-o")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardTest(BoardProgram, Reading):
+    """Test what a board has learned, as `smidgen test` does with a model."""
+
+    source: given.DataSource
+    images: given.SampleLimit = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardPredict(BoardProgram, Labelled):
+    """Show what a board predicts, as `smidgen predict` does with a model."""
+
+    source: str = argument(..., "As for `smidgen predict`.", metavar="FILE|DIR")
+    top: given.Likeliest = given.TOP
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardReplay(Verb):
+    """Let a board learn again from the features it kept of earlier images (compile --replay)."""
+
+    steps: int = argument(..., "How many examples to learn from, drawn by the board.", metavar="N")
+    rate: str = option(..., "Per sample: a number, or as in 0.1/256.", "--learning-rate", "--lr")
+    save: bool = option(True, "Let the board save at the end.", "--save/--no-save")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardSave(Overwriting):
+    """Save what a board has learned: in its memory, or in a file."""
+
+    output: Path | None = path(None, "Write this file here, instead of the board's memory.", "--output", "-o")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardLoad(Verb):
+    """Restore what a board saved: from its memory, or from a file."""
+
+    file: Path | None = path(None, "Read this file, instead of the board's memory.", "--input", "-i")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardMonitor(Verb):
+    """Watch a board learn: steps, losses, faults of the line; Ctrl-C ends it."""
+
+    every: float = option(1.0, "Seconds between two looks.")
+    looks: int = option(0, "How often to look; 0 until Ctrl-C.")
+
+
+# Groups of the help, each with the modules that do the work of its verbs, in functions named like the verb with a "_".
+VERBS: tuple[tuple[str, str, tuple[type[Verb], ...]], ...] = (
+    ("Start", "smidgen.cli.start", (Demo, Fit)),
+    ("Model", "smidgen.cli.models", (Info, Run, Import, Quantize, Test, Predict)),
+    ("Learn", "smidgen.cli.search", (Analyze, Search)),
+    ("Learn", "smidgen.cli.train", (Train,)),
+    ("Board", "smidgen.cli.programs", (Compile, Profile)),
+)
+BOARD_VERBS = BoardTrain, BoardTest, BoardPredict, BoardReplay, BoardSave, BoardLoad, BoardMonitor

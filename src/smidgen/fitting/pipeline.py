@@ -1,0 +1,176 @@
+"""fit(): from a model and images to firmware that learns within a budget, every stage in order, on one screen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from smidgen.data import Augment, Data
+from smidgen.data.files import made_folder
+from smidgen.data.samples import renumbered
+from smidgen.fitting.fitted import (
+    BoardMeasured,
+    ContributionsMade,
+    Fitted,
+    LearnedHere,
+    ModelMade,
+    ProjectWritten,
+    RateMade,
+    ReportWritten,
+    SchemeFound,
+    StageDone,
+)
+from smidgen.fitting.ledger import Ledger, digest, digest_of
+from smidgen.fitting.report import make_report
+from smidgen.fitting.stages import (
+    CONTRIBUTIONS,
+    MODEL,
+    PROFILE,
+    PROJECT,
+    RATE,
+    REPORT,
+    SCHEME,
+    Analysis,
+    Stages,
+    Where,
+    Wish,
+)
+from smidgen.ir import Graph
+from smidgen.ir.text import FORMAT, fingerprint
+from smidgen.learning import Course
+from smidgen.quantization import is_float
+from smidgen.results.report import Section
+from smidgen.selection.contributions import Contributions
+from smidgen.targets import find_board
+from smidgen.targets.boards import parse_size
+
+STEPS = 24_000  # of a course, as many epochs as come near it
+LEAST_EPOCHS, MOST_EPOCHS = 8, 50
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class FitProgress:
+    """The stage under way, what it does, and how much of that is done; a total of 0 is not known."""
+
+    stage: str
+    doing: str = ""
+    done: int = 0
+    total: int = 0
+    last: StageDone | None = None  # the stage that has just been done
+
+
+def fit(
+    model: Graph,
+    data: Data,
+    folder: str | Path,
+    *,
+    budget: int | str = "128KB",
+    target: str = "cortex-m7",
+    epochs: int | None = None,
+    augment: Augment | None = None,
+    seed: int = 0,
+    contributions: Contributions | None = None,
+    analysis: Analysis | None = None,
+    where: Where = "host",
+    command: str = "",
+    more: Callable[[], Section] | None = None,
+    force: bool = False,
+    on_progress: Callable[[FitProgress], None] = lambda _: None,
+) -> Fitted:
+    """Make a program that learns these images on the target within the budget, and train the model here.
+
+    A float32 model is quantized. The gain of each part of the network is taken from `contributions`, from the package,
+    or measured here; `analysis` "quick" or "full" always measures it. Then a scheme is searched for the budget of SRAM,
+    a learning rate chosen, the model trained on this machine ("host" or "cuda") and the program measured on the
+    emulated board. A board reserves some SRAM for its stack: a budget of all its SRAM is lowered by that. Every stage
+    leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was interrupted
+    goes on. A folder that no fit made, and files that were changed since, are left alone unless `force` is given: then
+    files of these names are overwritten. `command` appears in the report as the way to repeat the fit, and `more` makes
+    a section of the report after the other stages.
+    """
+    if analysis is not None:
+        data.check_classes("an analysis judges what parts add")
+    data = renumbered(data, model.classes)
+    most = min(parse_size(str(budget)), find_board(target).largest_budget)
+    count = usual_epochs(len(data.train)) if epochs is None else epochs
+    shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
+    course = Course(count, 0.0, augment=augment or shown, seed=seed)
+    wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions, command)
+    wish.course.check()
+    with made_folder(Path(folder)):
+        return _Fit(model, data, Ledger(Path(folder), force), wish, on_progress).run(more)
+
+
+def usual_epochs(images: int) -> int:
+    """Return the epochs that come near the usual number of steps, within limits."""
+    return min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS)
+
+
+class _Fit:
+    """A fit under way."""
+
+    def __init__(
+        self, model: Graph, data: Data, ledger: Ledger, wish: Wish, on_progress: Callable[[FitProgress], None]
+    ) -> None:
+        self.folder, self.wish, self.on_progress = ledger.folder, wish, on_progress
+        self.ledger, self.done = ledger, list[StageDone]()
+        self.work = Stages(model, data, ledger.folder, wish, self._show)
+        self.data, self.source, self.stage = data.digest(), fingerprint(model), ""
+
+    def run(self, more: Callable[[], Section] | None) -> Fitted:
+        work, wish = self.work, self.wish
+        source = (work.source.name, self.source, self.data if is_float(work.source) else "")
+        model = self._run("model", (MODEL,), source, ModelMade, work.make_model)
+        known = work.known[1].to_json() if work.known else (wish.analysis, work.most, self._course, self.data)
+        parts = self._from(MODEL, known)
+        found = self._run("contributions", (CONTRIBUTIONS,), parts, ContributionsMade, work.make_contributions)
+        limits = self._from(MODEL, CONTRIBUTIONS, wish.budget, wish.target, work.options)
+        scheme = self._run("scheme", (SCHEME,), limits, SchemeFound, work.make_scheme)
+        # Before hours of learning: the linker and the emulated board show whether the program fits.
+        made = self._from(MODEL, SCHEME, wish.target, work.options, self.data)
+        board = self._run("board", (PROFILE,), made, BoardMeasured, work.make_board)
+        course = (work.options, self._course, self.data)
+        rate = self._run("rate", (RATE,), self._from(MODEL, SCHEME, *course), RateMade, work.make_rate)
+        learned = self._run(
+            "learned", work.learned_files, self._from(MODEL, SCHEME, RATE, *course), LearnedHere,
+            lambda: work.make_learned(rate.learning_rate),
+        )  # fmt: skip
+        self._run("project", (PROJECT,), made, ProjectWritten, work.make_project)
+        fitted = Fitted(str(self.folder), model, found, scheme, rate, learned, board, tuple(self.done))
+        shown = (*made, *(asdict(one) for one in (model, found, scheme, rate, learned, board)))
+        self._run("report", (REPORT,), shown, ReportWritten, lambda: make_report(work, fitted, more))
+        return replace(fitted, stages=tuple(self.done))
+
+    @property
+    def _course(self) -> str:
+        return str(self.wish.course)
+
+    def _from(self, *inputs: object) -> tuple[object, ...]:
+        """Return a stage's inputs, with files replaced by their digests."""
+        files = (MODEL, CONTRIBUTIONS, SCHEME, RATE)
+        return tuple(digest(self.folder / str(one)) if one in files else one for one in inputs)
+
+    def _run(
+        self, name: str, files: tuple[str, ...], inputs: tuple[object, ...], kind: type[Made], make: Callable[[], Made]
+    ) -> Made:
+        """Return a stage's result, made now or by an earlier fit."""
+        self.stage = name
+        self._show("", 0, 0)
+        self.ledger.check(name, files)
+        before = digest_of(FORMAT, *inputs)
+        found = self.ledger.result(name, before, files, kind)
+        reused = found is not None
+        if found is None:
+            with self.ledger.begun(name):
+                found = make()
+            self.ledger.add(name, before, files, found)
+        self.done.append(StageDone(name, files, reused, str(found)))
+        self.on_progress(FitProgress(name, last=self.done[-1]))
+        return found
+
+    def _show(self, doing: str, done: int, total: int) -> None:
+        self.on_progress(FitProgress(self.stage, doing, done, total))

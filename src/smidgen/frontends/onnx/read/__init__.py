@@ -1,0 +1,142 @@
+"""ONNX → Graph: [batch, channels, rows, columns] becomes channels last, with as few transposes as possible."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+
+from smidgen.data.files import MEMORY, Budget
+from smidgen.errors import CUT, GraphError, ImportModelError, UnsupportedOperatorError, with_others
+from smidgen.frontends.channels import Constant, FileTensor
+from smidgen.frontends.onnx.read.calls import OnnxCall, OnnxImport
+from smidgen.frontends.onnx.read.decode import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
+from smidgen.frontends.onnx.read.layers import RECURRENT_RULES, SPELLED_RULES
+from smidgen.frontends.onnx.read.operators import OPERATOR_RULES
+from smidgen.frontends.onnx.read.passes import fold, input_quantization, join_normalizations, planned_quantizations
+from smidgen.frontends.tidy import fewest_transposes, tidy
+from smidgen.ir import Graph, QParams
+from smidgen.ir.types import identifier
+from smidgen.ir.verifying import fits_scores
+
+FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.TensorProto.INT8
+CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # operators that keep the order of elements
+WEIGHTED = ("Conv", "Gemm", "MatMul")  # layers for which a first dimension is a batch
+# What to use instead of unsupported operators that people do export.
+INSTEAD = {
+    "ArgMax": "end the model at its logits",
+    "LRN": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
+    "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
+    "RNN": "use LSTM or GRU", "ReduceSum": "use ReduceMean",
+    "TopK": "end the model at its logits",
+}  # fmt: skip
+
+
+def read_onnx(path: Path, memory: int = MEMORY, shapes: Shapes = NO_SHAPES) -> Graph:
+    """Read an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ).
+
+    `shapes` has sizes for inputs that the file leaves open, by name.
+    """
+    budget = Budget(memory)
+    try:
+        model = join_normalizations(decode(path, budget, shapes))
+        plan = planned_quantizations(model)
+        last, own = (_graph(model, path.stem, plan, way, budget.copy()) for way in (True, False))
+        graph = fewest_transposes(last, own, _images(model))
+        return replace(graph, classes=model.classes) if fits_scores(model.classes, graph.scores.type) else graph
+    except ImportModelError as error:
+        raise ImportModelError(f"{path.name}: {error}") from None
+    except GraphError as error:
+        raise ImportModelError(f"{path.name}: {error}; fix the model before exporting it") from None
+
+
+def _images(model: OnnxModel) -> bool:
+    """Return whether an input is an image, channels first: the file does not transpose it at once."""
+    reached = {value.name for value in model.inputs}
+    for operator in model.operators:
+        if operator.code in CONVERTS and operator.inputs[:1] and operator.inputs[0] in reached:
+            reached |= set(operator.outputs)
+        elif operator.code == "Transpose" and reached & set(operator.inputs):
+            return False
+    return any(len(value.shape) == 4 for value in model.inputs)
+
+
+def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool, budget: Budget) -> Graph:
+    c = OnnxImport(model, identifier(name) or "model", plan, budget)
+    learns = any(operator.code in WEIGHTED for operator in model.operators)
+    sequences = {o.inputs[0] for o in model.operators if o.code in RECURRENT_RULES and o.inputs}
+    for value in model.inputs:
+        steps_first = len(value.shape) == 3 and value.shape[1] == 1 and value.name in sequences
+        if learns and len(value.shape) > 1 and value.shape[0] != 1 and not steps_first:
+            raise ImportModelError(
+                f"input '{value.name}' is a batch of {value.shape[0]}, {list(value.shape)}; export it with a batch of 1"
+            )
+        if value.kind not in (FLOAT, INT8, UINT8):
+            raise ImportModelError(
+                f"input '{value.name}' is of ONNX type {value.kind}; export the model with float32 inputs"
+            )
+        q = None if value.kind == FLOAT else input_quantization(model, value.name)
+        c.values[value.name] = c.input(value.name, value.shape, last, q)
+    for number, operator in enumerate(model.operators):
+        try:
+            _node(c, operator)
+        except ImportModelError as error:
+            raise with_others(error, _unsupported(c, number)) from None
+    outputs = [_output(c, value) for value in model.outputs]
+    return tidy(c.graph(*outputs))
+
+
+def _output(c: OnnxImport, declared: OnnxTensor) -> FileTensor:
+    x = c.operand(declared.name)
+    if isinstance(x, Constant):
+        raise ImportModelError(f"its output '{declared.name}' is a constant; export the model again")
+    return c.real(x) if declared.kind == FLOAT else x
+
+
+def _node(c: OnnxImport, operator: OnnxOperator) -> None:
+    """Translate one operator; errors begin with its name."""
+    where = f"node '{operator.name}' ({operator.code})"
+    rule = SPELLED_RULES.get(operator.code) or OPERATOR_RULES.get(operator.code)
+    c.output = next(filter(None, operator.outputs), "")
+    if not c.output or c.output in c.values:
+        raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
+    call = OnnxCall(c, operator)
+    try:
+        ins = [c.operand(name) if name else None for name in operator.inputs]
+        known = all(x is None or (isinstance(x, Constant) and x.steps is None) for x in ins)
+        if ins and known and operator.code != "DequantizeLinear":
+            arrays = tuple(x.data if isinstance(x, Constant) else None for x in ins)
+            c.values[c.output] = Constant(fold(operator, c.model.opset, arrays, c.budget))
+        elif rule is None:
+            raise UnsupportedOperatorError(where, operator.code, _instead(operator.code))
+        else:
+            made = rule(call)
+            parts = made if isinstance(made, tuple) else (made,)
+            c.values.update(zip(operator.outputs, parts, strict=False))  # most operators give only their first output
+    except UnsupportedOperatorError:
+        raise
+    except (GraphError, ImportModelError) as error:
+        raise ImportModelError(f"{where}: {error}") from None
+
+
+def _unsupported(c: OnnxImport, reached: int) -> Counter[str]:
+    """Count the operators behind this one that have no rule and compute no constants."""
+    constant = {name for name, value in c.values.items() if isinstance(value, Constant)}
+    found: Counter[str] = Counter()
+    for operator in c.model.operators[reached + 1 :]:
+        if operator.inputs and constant.issuperset(filter(None, operator.inputs)):
+            constant.update(operator.outputs)
+        elif operator.code not in OPERATOR_RULES:
+            found[operator.code] += 1
+    return found
+
+
+def _instead(code: str) -> str:
+    if code in INSTEAD:
+        return INSTEAD[code]
+    near = difflib.get_close_matches(code, OPERATOR_RULES, 1, 0.5)
+    return f"nearest is {near[0]}" if near else CUT

@@ -1,0 +1,151 @@
+"""TFLite → Graph: each operator becomes one node, reshapes aside; SAME and VALID become explicit padding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from smidgen.data.files import MEMORY, Budget, read_whole
+from smidgen.errors import GraphError, ImportModelError, UnsupportedOperatorError, with_others
+from smidgen.frontends.tflite.decode import decode
+from smidgen.frontends.tflite.flatbuffer import CUSTOM, TfliteModel, TfliteOperator
+from smidgen.frontends.tflite.metadata import stated_preprocessing
+from smidgen.frontends.tflite.read.arithmetic import ARITHMETIC_RULES
+from smidgen.frontends.tflite.read.context import TfliteImport, TfliteRule
+from smidgen.frontends.tflite.read.folding import FOLDED_ONLY, fold
+from smidgen.frontends.tflite.read.layers import LAYER_RULES
+from smidgen.frontends.tflite.read.moves import MOVE_RULES, SEVERAL_OUTPUTS
+from smidgen.frontends.tflite.read.unsigned import as_signed
+from smidgen.frontends.tflite.read.variables import (
+    SILENT,
+    VARIABLE_RULES,
+    assign_early,
+    assign_variables,
+    begin_variables,
+)
+from smidgen.frontends.tidy import cancel_transposes
+from smidgen.ir import Graph, Type, Value
+from smidgen.ir.preprocessing import Preprocessing
+from smidgen.ir.types import identifier
+from smidgen.ir.verifying import fits_scores
+from smidgen.ops.fusing import keep_last_states, merge_pads
+from smidgen.ops.lstm import Lstm
+
+OPERATOR_RULES: Mapping[str, TfliteRule] = {**ARITHMETIC_RULES, **LAYER_RULES, **MOVE_RULES, **VARIABLE_RULES}
+# Passes that need fewer nodes and less memory than the file, without another byte.
+FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, keep_last_states, assign_early)
+
+
+def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
+    """Read the model in a `.tflite` file as a graph."""
+    data = read_whole(path, memory)
+    try:
+        return _graph(decode(data), identifier(path.stem) or "model", Budget(memory))
+    except ImportModelError as error:
+        raise ImportModelError(f"{path.name}: {error}") from None
+    except GraphError as error:
+        raise ImportModelError(f"{path.name}: {error}; fix the model before converting it") from None
+
+
+def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
+    if any(operator.code == "WHILE" for operator in model.operators):
+        raise ImportModelError(
+            "it has a loop (WHILE), as recurrent layers in Keras become; for one LSTM operator convert a saved model "
+            "with a batch of 1 and a fixed length, for a GRU give the layer unroll=True"
+        )
+    model, notes = as_signed(model)
+    c, reached = TfliteImport(model, name, budget), 0
+    try:
+        _inputs(c)
+        for number, operator in enumerate(model.operators):
+            reached = number + 1
+            _node(c, number, operator)
+        assign_variables(c)
+    except ImportModelError as error:
+        known = FOLDED_ONLY.union(OPERATOR_RULES)
+        others = Counter(o.code for o in model.operators[reached:] if o.code not in known)
+        raise with_others(error, others) from None
+    graph = c.builder.graph(*(c.value(index) for index in model.outputs))
+    for one in FEWER:
+        graph = one(graph)
+    classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
+    notes = (*notes, *_notes(c, graph))
+    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes)
+
+
+def _notes(c: TfliteImport, graph: Graph) -> Iterator[str]:
+    """Describe weights that became float32, and recurrent layers, whose state TFLite keeps between runs."""
+    if c.widened:
+        yield f"the weights of {len(c.widened)} layers are int8 and were read as float32, as their inputs are: quantize"
+    count = sum(isinstance(node.op, Lstm) for node in graph.nodes)
+    if count:
+        layers = "the LSTM layer" if count == 1 else f"all {count} LSTM layers"
+        yield f"the state of {layers} begins at zero in every run, as after LiteRT's reset_all_variables"
+
+
+def _inputs(c: TfliteImport) -> None:
+    begin_variables(c)
+    for index in c.model.inputs:
+        tensor = c.tensor(index)
+        if index in c.values or tensor.data is not None:
+            raise ImportModelError(f"input '{tensor.name}' is listed twice or is a constant; convert the model again")
+        c.values[index] = c.builder.input(c.name(index), c.type(index))
+
+
+def _preprocessing(model: TfliteModel, graph: Graph) -> Preprocessing | None:
+    """Return the metadata's preprocessing of a float32 image; for int8 the quantization states it, as in runtimes."""
+    image = graph.inputs[0].type if graph.inputs else None
+    if image is None or image.dtype != "float32" or len(image.shape) != 4:
+        return None
+    return stated_preprocessing(model.metadata, image.shape[3])
+
+
+def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
+    """Translate one operator and compare the result with what the file declares."""
+    where = f"operator {number} ({operator.code})"
+    if operator.code.startswith(CUSTOM):
+        raise UnsupportedOperatorError(where, operator.code, "its code is not in the file, cut the model before it")
+    if operator.code not in OPERATOR_RULES and operator.code not in FOLDED_ONLY:
+        raise UnsupportedOperatorError(where, operator.code)
+    count, expected = len(operator.outputs), "none" if operator.code in SILENT else "one"
+    if count != (operator.code not in SILENT) and (operator.code not in SEVERAL_OUTPUTS or not count):
+        raise ImportModelError(f"{where} has {count} outputs instead of {expected}; convert the model again")
+    try:
+        where += "".join(f" of '{c.tensor(out).name}'" for out in operator.outputs[:1])
+        if any(out in c.values or c.tensor(out).data is not None for out in operator.outputs):
+            raise ImportModelError("it writes a tensor that has a value already; convert the model again")
+        constant = fold(c, operator)
+        if constant is not None:
+            c.folded[operator.outputs[0]] = constant
+            return
+        if operator.code not in OPERATOR_RULES:
+            raise ImportModelError("it is supported only where all it reads is constant; convert with fixed shapes")
+        made = OPERATOR_RULES[operator.code](c, operator)
+        for out, value in zip(operator.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+            if value is not None:  # else it is folded into the operator that reads it
+                _check(c, value, out)
+                c.values[out] = value
+    except (GraphError, ImportModelError) as error:
+        raise ImportModelError(f"{where}: {error}") from None
+
+
+def _check(c: TfliteImport, value: Value, out: int) -> None:
+    """Raise unless the operator gives the declared type and its scales fit the arithmetic."""
+    declared = Type(value.type.shape, c.tensor(out).dtype, c.q(out)) if c.is_open(out) else c.type(out)
+    if value.type != declared:
+        raise ImportModelError(
+            f"the file declares {_describe(declared)}, the operator gives {_describe(value.type)}; "
+            "convert the model again, with one quantization on both sides of an operator that only moves data"
+        )
+    if value.type.dtype == "int8" and value not in c.values.values():  # else an earlier node made it
+        c.builder.last.op.params(c.builder.last)
+
+
+def _describe(type_: Type) -> str:
+    q = type_.q
+    scales = (
+        "" if q is None else f" × {q.scale[0]:.6g} from {q.zero}" if len(q.scale) == 1 else f" × {len(q.scale)} scales"
+    )
+    return f"{type_.dtype}{list(type_.shape)}{scales}"

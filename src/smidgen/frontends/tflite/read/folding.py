@@ -1,0 +1,100 @@
+"""TFLite operators on constants, computed while reading: arithmetic on shapes, and weights stored in fewer bits.
+
+Keras asks a tensor for its shape and computes from it the shape of a reshape; once all sizes are known these are
+constants, and so are weights that a file keeps in float16 or int8 and converts before use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from smidgen.errors import ImportModelError
+from smidgen.frontends.tflite.flatbuffer import TYPE_NAMES, TfliteOperator, TfliteOptions
+from smidgen.frontends.tflite.read.context import MAX_INTEGERS, TfliteImport
+from smidgen.frontends.tflite.read.moves import strided
+from smidgen.ir import Array
+
+Fold = Callable[[TfliteOptions, Sequence[Array]], Array]
+CASTS = ("int32", "int64", "float32")
+ABSURD = (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, MemoryError)
+
+
+def fold(c: TfliteImport, operator: TfliteOperator) -> Array | None:
+    """Return the operator's result if it is known now; None leaves the operator to a rule."""
+    if operator.code == "SHAPE":
+        (x,) = c.ins(operator, 1)
+        return np.array(x.type.shape, np.int32)
+    if operator.code == "DEQUANTIZE" and len(operator.inputs) == 1 and c.known(operator.inputs[0]):
+        return c.real(operator.inputs[0])
+    if operator.code not in FOLDS or not operator.inputs or not all(c.known(index) for index in operator.inputs):
+        return None
+    arrays = [c.data(index) for index in operator.inputs]
+    whole = all(array.dtype.kind == "i" and array.dtype != np.int8 for array in arrays)
+    if not whole or any(array.size > MAX_INTEGERS for array in arrays):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            result = np.asarray(FOLDS[operator.code](operator.options, arrays))
+    except ABSURD as error:
+        shapes = [list(array.shape) for array in arrays]
+        raise ImportModelError(f"it computes a constant from {shapes}: {str(error)[:80]}; convert again") from None
+    if result.size > MAX_INTEGERS**2:
+        raise ImportModelError(f"it computes a constant of {list(result.shape[:8])}; {MAX_INTEGERS**2} elements fit")
+    return result if result.dtype == np.float32 else result.astype(np.result_type(*arrays))
+
+
+def _strided_slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    x, *numbers = ins
+    places, gone = strided(options, x.shape, *(tuple(int(n) for n in part.ravel()) for part in numbers))
+    return x[np.ix_(*places)].squeeze(axis=tuple(gone))
+
+
+def _slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    x, begin, size = ins
+    ends = [slice(int(b), None if n == -1 else int(b + n)) for b, n in zip(begin.ravel(), size.ravel(), strict=True)]
+    return np.asarray(x[tuple(ends)])
+
+
+def _cast(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    name = TYPE_NAMES.get(options.out_data_type, "nothing known")
+    if name not in CASTS:
+        raise ValueError(f"a cast to {name} is not supported")
+    return ins[0].astype(name)
+
+
+def _divide(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    """Divide toward zero, as C does."""
+    a, b = ins
+    if not b.all():
+        raise ZeroDivisionError("it divides by 0")
+    return np.fix(a / b)
+
+
+def _product(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    axes = tuple(int(axis) for axis in ins[1].ravel())
+    return np.asarray(np.prod(ins[0], axis=axes, keepdims=bool(options.keep_dims)))
+
+
+FOLDS: Mapping[str, Fold] = {
+    "ADD": lambda o, ins: ins[0] + ins[1],
+    "CAST": _cast,
+    "CONCATENATION": lambda o, ins: np.concatenate([np.atleast_1d(x) for x in ins], axis=o.axis),
+    "DIV": _divide,
+    "EXPAND_DIMS": lambda o, ins: np.expand_dims(ins[0], int(ins[1].reshape(()))),
+    "FLOOR_DIV": lambda o, ins: np.floor_divide(ins[0], ins[1]) if ins[1].all() else _divide(o, ins),
+    "GATHER": lambda o, ins: np.take(ins[0], ins[1], axis=o.axis),
+    "MAXIMUM": lambda o, ins: np.maximum(*ins),
+    "MINIMUM": lambda o, ins: np.minimum(*ins),
+    "MUL": lambda o, ins: ins[0] * ins[1],
+    "PACK": lambda o, ins: np.stack(list(ins), axis=o.axis),
+    "REDUCE_PROD": _product,
+    "RESHAPE": lambda o, ins: ins[0].reshape(tuple(int(d) for d in ins[1].ravel())),
+    "SLICE": _slice,
+    "SQUEEZE": lambda o, ins: np.squeeze(ins[0]),
+    "STRIDED_SLICE": _strided_slice,
+    "SUB": lambda o, ins: ins[0] - ins[1],
+}
+# Operators that are folded or refused: a device computes none of them.
+FOLDED_ONLY = frozenset(FOLDS) | {"SHAPE"}

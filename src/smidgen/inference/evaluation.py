@@ -1,0 +1,397 @@
+"""Tests of a model on labelled samples: how often, or by how much, its predictions are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+
+from smidgen.data import Data, Samples
+from smidgen.data.audio import with_front_end
+from smidgen.data.inputs import as_input
+from smidgen.data.pixels import pixel_encoding
+from smidgen.data.samples import match_classes
+from smidgen.errors import InputError
+from smidgen.inference.scores import (
+    HALF,
+    InferenceProgress,
+    ProgressCallback,
+    chosen,
+    class_count,
+    ending_of,
+    kind_of,
+    names_of,
+    real,
+    reconstruction_error,
+    scores_of,
+    where_to_run,
+)
+from smidgen.ir import Array, Graph
+from smidgen.targets.device import FEWEST, Target
+from smidgen.threads import in_order, threads_for
+
+SHOWN_CLASSES = 20  # of a confusion matrix in the terminal
+NORMAL = ("normal", "ok", "good", "healthy", "regular")  # usual names for samples without a fault
+Confusion = tuple[tuple[int, ...], ...]  # a row for each class of the samples, a column for each predicted class
+Shown = tuple[str | Table, ...]
+
+
+@dataclass(frozen=True)
+class ClassTested:
+    """Precision and recall of a class; None where there is nothing to count."""
+
+    name: str
+    samples: int  # of this class
+    precision: float | None  # share of the samples predicted as this class that are of it
+    recall: float | None  # share of the samples of this class that are predicted as it
+
+
+@dataclass(frozen=True)
+class NumberTested:
+    """Errors of one output against its label."""
+
+    name: str
+    mean_absolute: float
+    root_mean_squared: float
+    r_squared: float | None  # share of the variance explained; None where the label never changes
+
+
+@dataclass(frozen=True)
+class ClassError:
+    """Reconstruction error of the samples of a class."""
+
+    name: str
+    samples: int
+    error: float
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """A model tested on samples."""
+
+    model: str
+    data: str
+    target: str
+    samples: int
+
+    def _lines(self) -> tuple[str, ...]:
+        """Return the result in sentences."""
+        raise NotImplementedError
+
+    def _tables(self) -> Shown:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        first = f"{self.model} on {self.target}, {self.samples:,} samples of {self.data}"
+        return "\n".join((first, *filter(None, self._lines())))
+
+    def __rich__(self) -> Group:
+        return Group(str(self), *self._tables())
+
+
+@dataclass(frozen=True)
+class ClassesTested(_Tested):
+    """Accuracy over samples with class labels."""
+
+    accuracy: float
+    note: str  # on how the classes of the data were matched with the model's; may be empty
+    classes: tuple[ClassTested, ...]
+    confusion: Confusion
+    told: Literal["classes"] = "classes"
+
+    def _lines(self) -> tuple[str, ...]:
+        right = round(self.accuracy * self.samples)
+        return f"accuracy {self.accuracy:.2%}: {right:,} of {self.samples:,} right", self.note
+
+    def _tables(self) -> Shown:
+        return "", _class_table(self.classes), *_confusion_tables(self.classes, self.confusion)
+
+
+@dataclass(frozen=True)
+class CellsTested(_Tested):
+    """Accuracy over the cells of maps."""
+
+    cells: int  # with a known class
+    accuracy: float
+    classes: tuple[ClassTested, ...]
+    confusion: Confusion
+    told: Literal["maps"] = "maps"
+
+    def _lines(self) -> tuple[str, ...]:
+        right = round(self.accuracy * self.cells)
+        return (f"accuracy {self.accuracy:.2%}: {right:,} of {self.cells:,} cells right",)
+
+    def _tables(self) -> Shown:
+        return "", _class_table(self.classes), *_confusion_tables(self.classes, self.confusion)
+
+
+@dataclass(frozen=True)
+class LabelsTested(_Tested):
+    """Accuracy of each of several yes-or-no outputs."""
+
+    accuracy: float  # share of all outputs that are right
+    outputs: tuple[ClassTested, ...]  # the samples of each are those labelled yes
+    told: Literal["vectors"] = "vectors"
+
+    def _lines(self) -> tuple[str, ...]:
+        return (f"accuracy {self.accuracy:.2%} of {len(self.outputs)} outputs, each yes or no",)
+
+    def _tables(self) -> Shown:
+        return "", _class_table(self.outputs, "output")
+
+
+@dataclass(frozen=True)
+class NumbersTested(_Tested):
+    """Errors of a model's outputs against vector labels."""
+
+    mean_absolute: float
+    root_mean_squared: float
+    outputs: tuple[NumberTested, ...]
+    told: Literal["vectors"] = "vectors"
+
+    def _lines(self) -> tuple[str, ...]:
+        return (f"mean absolute error {self.mean_absolute:.6g}, root mean squared {self.root_mean_squared:.6g}",)
+
+    def _tables(self) -> Shown:
+        table = _table("output", "MAE", "RMSE", "R²")
+        for one in self.outputs:
+            explained = "" if one.r_squared is None else f"{one.r_squared:.4f}"
+            table.add_row(one.name, f"{one.mean_absolute:.6g}", f"{one.root_mean_squared:.6g}", explained)
+        return "", table
+
+
+@dataclass(frozen=True)
+class ReconstructionTested(_Tested):
+    """Reconstruction errors of a model: mean squared, in the numbers that the input stands for."""
+
+    error: float  # mean of all samples
+    least: float
+    largest: float
+    classes: tuple[ClassError, ...]  # where samples have some
+    normal: str | None  # of two classes the one that the model is to reconstruct well
+    auc: float | None  # how often, of two samples, one of each class, the other class's has the larger error
+    told: Literal["nothing"] = "nothing"
+
+    def _lines(self) -> tuple[str, ...]:
+        errors = f"reconstruction error {self.error:.6g} (mean squared), from {self.least:.6g} to {self.largest:.6g}"
+        if self.auc is None:
+            return (errors,)
+        return errors, f"area under the curve {self.auc:.4f}, with {self.normal!r} as the normal samples"
+
+    def _tables(self) -> Shown:
+        table = _table("class", "samples", "error")
+        for one in self.classes:
+            table.add_row(one.name, f"{one.samples:,}", f"{one.error:.6g}")
+        return ("", table) if self.classes else ()
+
+
+Tested = ClassesTested | CellsTested | LabelsTested | NumbersTested | ReconstructionTested
+"""The result of `test`: of classes, of a class for each cell, of several labels, of numbers, or of reconstructions."""
+
+
+def _class_table(classes: tuple[ClassTested, ...], head: str = "class") -> Table:
+    table = _table(head, "samples", "precision", "recall")
+    for one in classes:
+        shares = ("" if share is None else f"{share:.2%}" for share in (one.precision, one.recall))
+        table.add_row(one.name, f"{one.samples:,}", *shares)
+    return table
+
+
+def _confusion_tables(classes: tuple[ClassTested, ...], confusion: Confusion) -> Shown:
+    """Return the matrix if it fits into a terminal."""
+    if len(classes) > SHOWN_CLASSES:
+        return "", f"the confusion matrix of {len(classes)} classes is in --json and in the page that -o writes"
+    table, numbered = _table("true"), len(classes) > SHOWN_CLASSES // 2
+    for place, one in enumerate(classes):
+        table.add_column(str(place) if numbered else one.name, justify="right")
+    for place, (one, row) in enumerate(zip(classes, confusion, strict=True)):
+        name = f"{place} {one.name}" if numbered else one.name
+        table.add_row(name, *(f"{count:,}" if count else "·" for count in row))
+    return "", "confusion: true class down, predicted across", table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first, overflow="fold")
+    for head in others:
+        table.add_column(head, justify="right")
+    return table
+
+
+def test(
+    model: Graph,
+    data: Data,
+    *,
+    target: str | Target | None = None,
+    images: int | None = None,
+    audio: str | None = None,
+    threads: int | None = None,
+    on_progress: ProgressCallback = lambda _: None,
+) -> Tested:
+    """Test a model on the data's test samples, or on at most `images` of them, evenly spaced.
+
+    It runs where `predict` would. Classes are matched by name if the model and the data name the same ones, else by
+    their order. Vectors are compared with the model's outputs, as yes and no if they hold only 0 and 1, maps with its
+    cells. A model whose output has its input's shape is judged by how well it reconstructs samples, and by how well
+    that distinguishes two classes. `audio` defines how audio becomes the input if the model does not. The result is the
+    same for any number of `threads`, by default one per core.
+    """
+    if images is not None and images < 1:
+        raise InputError(f"a model cannot be tested on {images} samples; give 1 or more")
+    if images is not None and model.variables:
+        raise InputError(
+            f"{model.name} carries {len(model.variables)} variables from sample to sample: some of them, taken evenly, "
+            "are no stream; test it on all"
+        )
+    samples = data.test if images is None else data.test.spread(images)
+    model = with_front_end(model, samples.images, audio)
+    count = threads_for(len(samples), FEWEST, threads)
+    run = _Test(model, data, samples, where_to_run(model, target), count, on_progress)
+    kind = kind_of(model)
+    if kind == "reconstruction" and data.label_kind in ("classes", "nothing"):
+        return run.reconstruction()
+    if data.label_kind == "vectors":
+        return run.numbers()
+    if data.label_kind == "maps" and kind == "cells":
+        return run.cells()
+    if data.label_kind == "classes" and kind == "classes":
+        return run.classes()
+    if data.label_kind == "classes" and kind == "numbers" and len(data.classes) == class_count(model):
+        return run.classes()
+    labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
+    raise InputError(
+        f"{data.name} has {labels[data.label_kind]} for each sample, the output of {model.name} is "
+        f"{list(model.scores.type.shape)}: they cannot be compared; give data of what the model was made for"
+    )
+
+
+class _Test:
+    """A test under way."""
+
+    def __init__(
+        self,
+        model: Graph,
+        data: Data,
+        samples: Samples,
+        target: str | Target,
+        threads: int,
+        on_progress: ProgressCallback,
+    ) -> None:
+        self.model, self.data, self.samples, self.target = model, data, samples, target
+        self.threads, self.on_progress = threads, on_progress
+        self.names = (model.name, data.name, target if isinstance(target, str) else target.name)
+
+    def scores(self) -> Iterator[Array]:
+        """Yield the model's scores for each sample in turn."""
+        inputs = in_order(partial(as_input, encoding=pixel_encoding(self.model)), self.samples.images, self.threads)
+        for done, scores in enumerate(scores_of(self.model, inputs, self.target, self.threads), start=1):
+            yield scores
+            self.on_progress(InferenceProgress(done, len(self.samples)))
+
+    def classes(self) -> ClassesTested:
+        count = class_count(self.model)
+        matched = match_classes(self.data.classes, self.data.names, self.model.classes, count, self.model.name)
+        truth = np.array([matched.places[label] for label in self.samples.labels])
+        predicted = np.array([int(chosen(self.model, scores.reshape(-1))) for scores in self.scores()])
+        confusion = count_confusion(truth, predicted, count)
+        return ClassesTested(
+            *self.names, len(truth), float((truth == predicted).mean()), matched.note,
+            judge_classes(matched.names, confusion), confusion,
+        )  # fmt: skip
+
+    def cells(self) -> CellsTested:
+        count, shape = class_count(self.model), self.model.scores.type.shape[1:3]
+        other = next((target.shape for target in self.samples.targets if target.shape != shape), None)
+        if other is not None:
+            raise InputError(
+                f"{self.data.name} holds a map of {list(other)} cells, {self.model.name} gives {list(shape)}; give "
+                "maps of the model's size"
+            )
+        truth = np.stack(self.samples.targets).astype(np.int64).ravel()
+        predicted = np.stack([chosen(self.model, scores[0]) for scores in self.scores()]).ravel()
+        known = truth < count  # other cells have no label
+        if not known.any():
+            raise InputError(f"the maps of {self.data.name} hold none of the {count} classes of {self.model.name}")
+        confusion = count_confusion(truth[known], predicted[known], count)
+        return CellsTested(
+            *self.names, len(self.samples), int(known.sum()), float((truth == predicted)[known].mean()),
+            judge_classes(names_of(self.model), confusion), confusion,
+        )  # fmt: skip
+
+    def numbers(self) -> NumbersTested | LabelsTested:
+        type_, wanted = self.model.scores.type, np.stack(self.samples.targets).astype(np.float64)
+        if wanted.shape[1] != type_.size:
+            raise InputError(
+                f"{self.data.name} has {wanted.shape[1]} numbers for each sample, {self.model.name} gives "
+                f"{type_.size}; give data of what the model was made for"
+            )
+        got = np.stack([real(scores, type_).ravel() for scores in self.scores()])
+        named = self.model.classes if len(self.model.classes) == type_.size else tuple(map(str, range(type_.size)))
+        if all(np.isin(one, (0, 1)).all() for one in (*self.data.train.targets, *self.data.test.targets)):
+            truth, predicted = wanted == 1, got > (HALF if ending_of(self.model) == "sigmoid" else 0)
+            right = float((truth == predicted).mean())
+            return LabelsTested(*self.names, len(wanted), right, judge_labels(named, truth, predicted))
+        off = got - wanted
+        return NumbersTested(
+            *self.names, len(wanted), float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())),
+            tuple(_judge_number(name, off[:, i], wanted[:, i]) for i, name in enumerate(named)),
+        )  # fmt: skip
+
+    def reconstruction(self) -> ReconstructionTested:
+        encoding, classes = pixel_encoding(self.model), self.data.classes
+        given = (as_input(sample, encoding) for sample in self.samples.images)
+        errors = np.array([reconstruction_error(self.model, y, x) for y, x in zip(self.scores(), given, strict=True)])
+        labels, found = np.array(self.samples.labels), list[ClassError]()
+        for label, name in enumerate(classes):
+            if (labels == label).any():
+                found.append(ClassError(name, int((labels == label).sum()), float(errors[labels == label].mean())))
+        normal, auc = None, None
+        if len(found) == len(classes) == 2:  # the class without a fault, the first if no name shows which
+            place = next((place for place, name in enumerate(classes) if name.casefold() in NORMAL), 0)
+            normal, auc = classes[place], area_under_curve(errors[labels == place], errors[labels != place])
+        return ReconstructionTested(
+            *self.names, len(errors), float(errors.mean()), float(errors.min()), float(errors.max()), tuple(found),
+            normal, auc,
+        )  # fmt: skip
+
+
+def count_confusion(truth: Array, predicted: Array, classes: int) -> Confusion:
+    """Count how often each class, a row, was predicted as each other, a column."""
+    counted = np.bincount(truth * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+    return tuple(tuple(map(int, row)) for row in counted)
+
+
+def judge_classes(names: Sequence[str], confusion: Confusion) -> tuple[ClassTested, ...]:
+    """Return the precision and recall of each class."""
+    right = [row[place] for place, row in enumerate(confusion)]
+    return _judge(names, right, [sum(column) for column in zip(*confusion, strict=True)], list(map(sum, confusion)))
+
+
+def judge_labels(names: Sequence[str], truth: Array, predicted: Array) -> tuple[ClassTested, ...]:
+    """Return the precision and recall of each yes-or-no output, from truths and predictions [samples, outputs]."""
+    return _judge(names, *(counted.sum(axis=0).tolist() for counted in (truth & predicted, predicted, truth)))
+
+
+def _judge(names: Sequence[str], right: list[int], predicted: list[int], true: list[int]) -> tuple[ClassTested, ...]:
+    return tuple(
+        ClassTested(name, are, hits / called if called else None, hits / are if are else None)
+        for name, hits, called, are in zip(names, right, predicted, true, strict=True)
+    )
+
+
+def _judge_number(name: str, off: Array, wanted: Array) -> NumberTested:
+    spread = float(np.square(wanted - wanted.mean()).sum())
+    explained = 1 - float(np.square(off).sum()) / spread if spread else None
+    return NumberTested(name, float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())), explained)
+
+
+def area_under_curve(normal: Array, others: Array) -> float:
+    """Return how often one of the others is larger than one of the normal numbers, ties counted as half."""
+    ordered = np.sort(normal)
+    below = np.searchsorted(ordered, others, "left") + np.searchsorted(ordered, others, "right")
+    return float(below.mean() / 2 / len(normal))

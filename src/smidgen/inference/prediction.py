@@ -1,0 +1,213 @@
+"""Predictions of a model: the likeliest classes of each sample, cells of a map, numbers, or a reconstruction error."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+
+from smidgen.data.audio import with_front_end
+from smidgen.data.files import MEMORY
+from smidgen.data.images import centre_box
+from smidgen.data.inputs import as_input, kind_of
+from smidgen.data.load import Shown, open_samples
+from smidgen.data.pixels import PixelEncoding, pixel_encoding
+from smidgen.errors import InputError
+from smidgen.inference import scores as meaning
+from smidgen.inference.scores import HALF, InferenceProgress, Kind, ProgressCallback, names_of, probabilities, real
+from smidgen.ir import Array, Graph
+from smidgen.targets.device import FEWEST, Target
+from smidgen.threads import in_order, threads_for
+
+TOP = 3  # classes predicted for each sample
+NUMBERS_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class ClassProbability:
+    """A class and its probability."""
+
+    index: int
+    name: str
+    probability: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.probability:.1%}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a map with its class, and its centre as shares of the sample's width and height."""
+
+    row: int
+    column: int
+    index: int
+    name: str
+    probability: float
+    x: float
+    y: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.probability:.1%} at {self.x:.2f}, {self.y:.2f}"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction for one sample; a model fills one of these fields, according to its kind."""
+
+    sample: str
+    classes: tuple[ClassProbability, ...] = ()  # likeliest first
+    cells: tuple[Cell, ...] = ()
+    numbers: tuple[float, ...] = ()
+    error: float | None = None  # mean squared, of the reconstruction
+
+    @property
+    def text(self) -> str:
+        """The prediction in words."""
+        if self.error is not None:
+            return f"{self.error:.6g}"
+        if self.numbers:
+            more = ", …" if len(self.numbers) > NUMBERS_SHOWN else ""
+            return ", ".join(f"{number:.6g}" for number in self.numbers[:NUMBERS_SHOWN]) + more
+        return ", ".join(map(str, self.cells or self.classes)) or "nothing"
+
+
+HEADS: dict[Kind, str] = {
+    "classes": "likeliest classes", "cells": "cells above 50 %: class and centre (x, y)", "numbers": "output",
+    "reconstruction": "reconstruction error (mean squared)",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions for some samples."""
+
+    model: str
+    target: str
+    kind: Kind
+    predictions: tuple[Prediction, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{one.sample}: {one.text}" for one in self.predictions)
+
+    def __rich__(self) -> Group:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("sample", overflow="fold")
+        if self.kind != "classes":
+            table.add_column(HEADS[self.kind], overflow="fold")
+        for rank in range(max((len(one.classes) for one in self.predictions), default=0)):
+            table.add_column(("class", "second", "third")[rank] if rank < TOP else f"{rank + 1}th", overflow="fold")
+            table.add_column("", justify="right")
+        for one in self.predictions:
+            ranked = [text for rank in one.classes for text in (rank.name, f"{rank.probability:.1%}")]
+            table.add_row(one.sample, *(ranked if self.kind == "classes" else [one.text]))
+        return Group(f"{self.model} on {self.target}", "", table)
+
+
+def predict(
+    model: Graph,
+    samples: str | Path | Array | Sequence[Array],
+    *,
+    target: str | Target | None = None,
+    top: int = TOP,
+    numbers: bool = False,
+    label: str | None = None,
+    audio: str | None = None,
+    memory: int = MEMORY,
+    threads: int | None = None,
+    on_progress: ProgressCallback = lambda _: None,
+) -> Predictions:
+    """Predict samples: those of a file or folder, one array, or several.
+
+    The model runs in C on this machine, on a board by name, or in numpy ("reference"), the default for float32 models.
+    The result has the `top` likeliest classes of each sample, with the names that the model carries; with `numbers`
+    its plain outputs, for a model whose several outputs are not classes. `label` names columns of a table that are not
+    for the model, `audio` how audio becomes the input if the model does not define it. The result is the same for any
+    number of `threads`, by default one per core.
+    """
+    if top < 1:
+        raise InputError(f"the {top} likeliest classes cannot be shown; ask for 1 or more")
+    kind: Kind = "numbers" if numbers else meaning.kind_of(model)
+    target = meaning.where_to_run(model, target)
+    given = (
+        open_samples(samples, model.image.type, memory, label) if isinstance(samples, str | Path) else _held(samples)
+    )
+    with given as found:
+        model = with_front_end(model, tuple(one.read() for one in found[:1]), audio)
+        made = tuple(_predicted(model, found, kind, top, target, threads, on_progress))
+    return Predictions(model.name, target if isinstance(target, str) else target.name, kind, made)
+
+
+def _held(samples: Array | Sequence[Array]) -> AbstractContextManager[tuple[Shown, ...]]:
+    """Return arrays as samples, named by their places."""
+    arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
+    return nullcontext(tuple(Shown(str(place), partial(arrays.__getitem__, place)) for place in range(len(arrays))))
+
+
+def _predicted(
+    model: Graph,
+    samples: Sequence[Shown],
+    kind: Kind,
+    top: int,
+    target: str | Target,
+    threads: int | None,
+    on_progress: ProgressCallback,
+) -> Iterator[Prediction]:
+    encoding, waiting = pixel_encoding(model), deque[tuple[str, Array, Array]]()
+    count = threads_for(len(samples), FEWEST, threads)
+
+    def read(sample: Shown) -> tuple[str, Array, Array]:
+        array = sample.read()
+        return sample.name, array, as_input(array, encoding)
+
+    def inputs() -> Iterator[Array]:
+        for one in in_order(read, samples, count):
+            waiting.append(one)
+            yield one[-1]
+
+    for done, scores in enumerate(meaning.scores_of(model, inputs(), target, count), start=1):
+        name, array, one = waiting.popleft()
+        yield _prediction(model, name, kind, top, scores, array, one)
+        on_progress(InferenceProgress(done, len(samples)))
+
+
+def _prediction(
+    model: Graph, name: str, kind: Kind, top: int, scores: Array, sample: Array, given: Array
+) -> Prediction:
+    if kind == "reconstruction":
+        return Prediction(name, error=meaning.reconstruction_error(model, scores, given))
+    if kind == "numbers":
+        return Prediction(name, numbers=tuple(map(float, real(scores, model.scores.type).ravel())))
+    if kind == "cells":
+        return Prediction(name, cells=tuple(_cells(model, scores, sample)))
+    shares, names = probabilities(model, scores).ravel(), names_of(model)
+    best = np.argsort(-shares, kind="stable")[:top]
+    return Prediction(name, tuple(ClassProbability(int(i), names[i], float(shares[i])) for i in best))
+
+
+def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[Cell]:
+    """Yield the cells with a probability above one half of a class other than the first, the background."""
+    shares, names = probabilities(model, scores)[0], names_of(model)
+    rows, columns, _ = shares.shape
+    left, top, right, bottom = _seen(sample, pixel_encoding(model))
+    for row, column, index in np.argwhere(shares > HALF).tolist():
+        if index:
+            x = left + (right - left) * (column + 0.5) / columns
+            y = top + (bottom - top) * (row + 0.5) / rows
+            yield Cell(row, column, index, names[index], float(shares[row, column, index]), round(x, 4), round(y, 4))
+
+
+def _seen(sample: Array, encoding: PixelEncoding) -> tuple[float, float, float, float]:
+    """Return the part of a sample that a model sees: left, top, right, bottom, as shares of its width and height."""
+    if kind_of(sample, encoding.type) != "picture":
+        return 0.0, 0.0, 1.0, 1.0
+    height, width = sample.shape[:2]
+    left, top, right, bottom = centre_box(height, width, encoding)
+    return left / width, top / height, right / width, bottom / height

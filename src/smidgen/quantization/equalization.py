@@ -1,0 +1,146 @@
+"""Cross-layer equalization: channels of very different ranges are brought closer where that changes no result.
+
+y = B · f(A x) is the same when channel i of A is divided by s and what reads it in B multiplied, as long as
+f(s·x) = s·f(x): so for no activation and for ReLU, and for pools, means and gates on the way. ReLU6 has no such s and
+is left alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ir.rewriting import readers
+from smidgen.ops.elementwise import Activate, Mul
+from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops.weighted import Weighted, weighted
+from smidgen.quantization.batch import look_at
+from smidgen.quantization.calibration import ProgressCallback, each_batch
+
+HOMOGENEOUS = ("none", "relu")
+LARGEST_FACTOR = 32.0  # a channel is never scaled by more: dead ones stay numbers
+
+
+@dataclass(frozen=True)
+class Link:
+    """A layer and those that read it, directly or through ops that let a channel's factor pass."""
+
+    before: Node
+    after: tuple[Node, ...]
+
+
+def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambda _: None, threads: int = 1) -> Graph:
+    """Scale channels between layers that only feed each other, by the ranges they take on the samples.
+
+    A depthwise layer has a scale for every channel it reads, so that its inputs could have one range; for other layers
+    the aim is the geometric mean between equal activations and equal weights. Channels go half the way there, in
+    octaves: a few images show a range only roughly.
+    """
+    links = _links(graph)
+    if not links:
+        return graph
+    largest = _channel_maxima(graph, samples, {link.before.out for link in links}, on_progress, threads)
+    constants = dict(graph.constants)
+    for link in links:
+        factor = _factor(link, constants, largest[link.before.out])
+        _divide(link.before, constants, factor)
+        for node in link.after:
+            _multiply(node, constants, factor)
+    return replace(graph, constants=constants)
+
+
+def _links(graph: Graph) -> list[Link]:
+    """Return layers with unshared weights that can exchange factors with all their readers."""
+    held = Counter(v for node in graph.nodes for v in node.ins if v in graph.constants)
+    read_by = readers(graph)
+
+    def unshared(node: Node) -> bool:
+        return all(held[v] == 1 for v in node.ins[1:])
+
+    links = []
+    for node in graph.nodes:
+        if isinstance(node.op, Weighted) and node.op.activation in HOMOGENEOUS and unshared(node):
+            after = _layers_after(graph, read_by, node.out)
+            if after and all(unshared(other) for other in after):
+                links.append(Link(node, after))
+    return links
+
+
+def _layers_after(graph: Graph, read_by: Mapping[Value, tuple[Node, ...]], value: Value) -> tuple[Node, ...]:
+    """Return the layers that read a map; none if a channel's factor would reach something else."""
+    found: list[Node] = []
+    reached = [value]
+    for at in reached:
+        if at in graph.outputs:
+            return ()
+        for node in read_by.get(at, ()):
+            if isinstance(node.op, Weighted) and at not in node.ins[1:]:
+                found.append(node)
+            elif _passes_factors(node) and sum(v in reached for v in node.ins) == 1:  # not a product with itself
+                reached.append(node.out)
+            else:
+                return ()
+    grouped = any(weighted(node).groups > 1 for node in found)
+    return () if grouped else tuple(found)
+
+
+def _passes_factors(node: Node) -> bool:
+    """Return whether a positive factor on a channel of one input becomes the same factor on the output's channel."""
+    op = node.op
+    if len({v.type.shape[-1:] for v in (*node.ins, *node.outs)}) > 1:
+        return False
+    return isinstance(op, Mean) or (isinstance(op, Activate | Mul | AvgPool | MaxPool) and op.activation in HOMOGENEOUS)
+
+
+def _channel_maxima(
+    graph: Graph, samples: Array, wanted: set[Value], on_progress: ProgressCallback, threads: int
+) -> dict[Value, Array]:
+    """Return the largest magnitude in each channel."""
+
+    def look(value: Value, array: Array) -> Array | None:
+        return np.abs(array).max(axis=tuple(range(array.ndim - 1))) if value in wanted else None
+
+    def run(places: slice) -> dict[Value, Array]:
+        return look_at(graph, samples[places], look)
+
+    largest: dict[Value, Array] = {}
+    for part in each_batch(run, len(samples), "equalising", on_progress, threads):
+        for value, found in part.items():
+            largest[value] = np.maximum(largest.get(value, 0), found)
+    return largest
+
+
+def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
+    """Return the divisor of each channel; 1 for a dead channel."""
+    mixing = [node for node in link.after if weighted(node).mixes_channels]
+    if not mixing:
+        wanted = largest / (largest.max() or 1.0)
+    else:
+        weights = np.max([_input_weights(constants[node.ins[1]]) for node in mixing], axis=0)
+        wanted = np.sqrt(largest / np.where(weights > 0, weights, 1))
+        wanted = np.where(weights > 0, wanted, 0)
+        wanted /= np.median(wanted[wanted > 0]) if (wanted > 0).any() else 1.0
+    half = np.sqrt(np.where(wanted > 0, wanted, 1.0))
+    factor: Array = np.clip(half, 1 / LARGEST_FACTOR, LARGEST_FACTOR).astype(np.float32)
+    return factor
+
+
+def _input_weights(weights: Array) -> Array:
+    """Return the largest weight on each channel that a layer reads, as a share of the largest on any."""
+    most: Array = np.abs(weights).max(axis=tuple(range(weights.ndim - 1)))
+    return most / (most.max() or 1.0)
+
+
+def _divide(node: Node, constants: dict[Value, Array], factor: Array) -> None:
+    _, w, b = node.ins
+    along = weighted(node).along_outputs(factor, constants[w])
+    constants[w], constants[b] = constants[w] / along, constants[b] / factor
+
+
+def _multiply(node: Node, constants: dict[Value, Array], factor: Array) -> None:
+    w = node.ins[1]
+    constants[w] = constants[w] * weighted(node).along_inputs(factor, constants[w])

@@ -1,0 +1,220 @@
+"""quantize(): every stage in order, and the recipe it follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from smidgen.data import Data, Samples, as_input, pixel_encoding
+from smidgen.data.inputs import kind_of
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph, verify
+from smidgen.ir.log_mel import LogMel
+from smidgen.ir.preprocessing import Preprocessing
+from smidgen.quantization.calibration import (
+    BATCH,
+    METHODS,
+    Method,
+    ProgressCallback,
+    QuantizationError,
+    QuantizationProgress,
+    calibrate,
+    fit_cells,
+)
+from smidgen.quantization.equalization import equalise
+from smidgen.quantization.folding import fold
+from smidgen.quantization.int8 import check_ops, correct_biases, input_scale, round_graph, share_scales
+from smidgen.quantization.pixels import CONVENTIONS, Conventions, PixelChoice, choose_preprocessing, usual_name
+from smidgen.quantization.report import Accuracy, Report, compare, scored_classes, top1
+from smidgen.threads import in_order, threads_for
+
+CALIBRATED = 128  # images that set the ranges in `quantize_with`, at most
+FEWEST = 8  # samples; a hundred are better
+HELD_OUT = 5  # every fifth sample sets no range and is compared with
+COMPARED = 64  # samples at most
+CORRECTED = 64  # samples whose mean error is taken out
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The method that finds ranges, and the steps taken beside rounding."""
+
+    method: Method = "mse"
+    percentile: float = 99.99
+    equalise: bool = True
+    correct: bool = True
+
+    def checked(self) -> Recipe:
+        """Return the recipe; raise InputError if it cannot be followed."""
+        if self.method not in METHODS:
+            raise InputError(f"there is no method {str(self.method)[:40]!r}; known are {', '.join(METHODS)}")
+        if not 50 < self.percentile <= 100:
+            raise InputError(f"a percentile of {self.percentile} leaves no range; give above 50, at most 100")
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """An int8 graph, and how well it follows the float graph it came from."""
+
+    graph: Graph
+    report: Report
+    pixels: PixelChoice | None  # None where the samples are no images
+
+    def __str__(self) -> str:
+        return str(self.report) if self.pixels is None else f"{self.report}\n{self.pixels}"
+
+
+def quantize(
+    graph: Graph,
+    images: Sequence[Array],
+    recipe: Recipe | None = None,
+    *,
+    labelled: Samples | None = None,
+    preprocessing: Preprocessing | None = None,
+    conventions: Conventions = CONVENTIONS,
+    threads: int | None = None,
+    on_progress: ProgressCallback = lambda _: None,
+) -> Quantized:
+    """Return an int8 graph from a float one and samples of its input.
+
+    `images` are uint8 [height, width, 1 or 3] of any size, or tensors of the input's shape in float32 or uint8; every
+    fifth is kept apart for the report, which also gives the accuracy on `labelled` images of the graph's classes.
+    Pixels become numbers by the preprocessing given, the graph's own, or the one its first layers imply; without these
+    the `conventions` are tried, and if none is clearly right a QuantizationError asks for one. All cores take part, or
+    `threads` of them; the result is the same.
+    """
+    recipe = (recipe or Recipe()).checked()
+    _check_float(graph)
+    pixels = _are_pixels(graph, images)
+    _check_labels(graph, labelled)
+    real = fold(graph)
+    check_ops(real)
+    count = threads_for(len(images), BATCH, threads)
+    if preprocessing is not None:
+        choice: PixelChoice | None = _as_given(graph, preprocessing, pixels)
+    else:
+        choice = choose_preprocessing(graph, images, labelled, conventions, on_progress, count) if pixels else None
+    real = replace(real, preprocessing=choice.preprocessing if choice else _front_end(graph))
+    verify(real)
+    samples = _samples(real, images, count)
+    used, others = _split_samples(len(samples))
+    if recipe.equalise:
+        real = equalise(real, samples[used], on_progress, count)
+    real = fit_cells(real, samples[used], on_progress, count)
+    ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, on_progress, count)
+    given = input_scale(choice.preprocessing, samples.shape[-1]) if choice else None
+    rounded = round_graph(real, share_scales(real, ranges, given))
+    integers = _samples(rounded, images, count)
+    if recipe.correct:
+        corrected = _evenly_spaced(used, CORRECTED)
+        on_progress(QuantizationProgress("correcting", 0, 1))
+        rounded = correct_biases(real, rounded, samples[corrected], integers[corrected])
+    seen = _evenly_spaced(others, COMPARED)
+    compared = compare(real, rounded, samples[seen], integers[seen], on_progress, count)
+    known = None if labelled is None else _accuracy(real, rounded, labelled, on_progress, count)
+    report = compared.report(graph.name, recipe.method, len(used), len(used) < len(samples), known)
+    return Quantized(rounded, report, choice)
+
+
+def quantize_with(data: Data, graph: Graph, on_progress: ProgressCallback) -> Quantized:
+    """Quantize a float32 model, calibrated on images to learn from, judged by their labels if it has their classes."""
+    samples = data.train.spread(CALIBRATED)
+    labelled = samples if len(data.classes) == scored_classes(graph) else None
+    return quantize(graph, samples.images, labelled=labelled, on_progress=on_progress)
+
+
+def is_float(graph: Graph) -> bool:
+    """Return whether no value of a model is int8 yet."""
+    computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
+    return not any(v.type.dtype == "int8" for v in computed)
+
+
+def _front_end(graph: Graph) -> LogMel | None:
+    return graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
+
+
+def _as_given(graph: Graph, preprocessing: Preprocessing, pixels: bool) -> PixelChoice:
+    if not pixels:
+        raise QuantizationError(
+            f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
+        )
+    return PixelChoice(preprocessing, "given", usual_name(preprocessing))
+
+
+def _check_labels(graph: Graph, labelled: Samples | None) -> None:
+    """Raise QuantizationError unless the labels, where there are any, are classes that the graph scores."""
+    if labelled is None:
+        return
+    classes, largest = scored_classes(graph), max(labelled.labels, default=0)
+    if classes is None or largest >= classes or not len(labelled):
+        raise QuantizationError(
+            f"{len(labelled)} images with labels up to {largest} cannot give the accuracy of {graph.name}, whose "
+            f"output is {list(graph.scores.type.shape)}; give images of its classes, or none"
+        )
+
+
+def _accuracy(real: Graph, rounded: Graph, labelled: Samples, on_progress: ProgressCallback, threads: int) -> Accuracy:
+    """Return the accuracy of both graphs on labelled images."""
+    right = (top1(graph, labelled, on_progress, threads) for graph in (real, rounded))
+    return Accuracy(len(labelled), *right)
+
+
+def _split_samples(count: int) -> tuple[Array, Array]:
+    """Return the samples that set ranges and those to compare with: every fifth, or all if there are too few."""
+    places = np.arange(count)
+    apart = places % HELD_OUT == HELD_OUT - 1
+    return (places[~apart], places[apart]) if count >= HELD_OUT * FEWEST else (places, places)
+
+
+def _evenly_spaced(places: Array, most: int) -> Array:
+    """Return at most `most` of them, evenly spaced."""
+    return places[:: math.ceil(len(places) / most)]
+
+
+def _check_float(graph: Graph) -> None:
+    """Raise QuantizationError unless the graph is a float network with one input and finite weights."""
+    computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
+    if any(v.type.dtype == "int8" for v in computed):
+        raise QuantizationError(f"{graph.name} is int8 already; quantization takes a float32 model")
+    if len(graph.inputs) != 1 or graph.inputs[0].type.dtype != "float32":
+        raise QuantizationError(f"{graph.name} has {len(graph.inputs)} inputs; one of float32 can be quantized")
+    if graph.state:
+        raise QuantizationError(
+            f"{graph.name} holds state, which learns or is carried from run to run; quantize the model it came from"
+        )
+    for value, data in graph.constants.items():
+        if not np.isfinite(data).all():
+            bad = int((~np.isfinite(data)).sum())
+            raise QuantizationError(
+                f"%{value.name} of {graph.name} holds {bad} of {data.size} elements that are not finite; "
+                "fix the weights"
+            )
+
+
+def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
+    """Return whether the samples are pictures; raise QuantizationError if they are too few or mixed."""
+    if len(images) < FEWEST:
+        raise QuantizationError(
+            f"{len(images)} samples are too few to calibrate {graph.name} with; give at least {FEWEST}, better "
+            "about 100"
+        )
+    pictures = sum(kind_of(image, graph.image.type) == "picture" for image in images)
+    if pictures == len(images):
+        if all(image.min() == image.max() for image in images):
+            raise QuantizationError(f"all {len(images)} images show a single colour each; calibrate with real ones")
+        return True
+    if pictures:
+        raise QuantizationError(
+            f"{pictures} of {len(images)} samples are pictures, the others tensors; give {graph.name} one kind"
+        )
+    return False
+
+
+def _samples(graph: Graph, images: Sequence[Array], threads: int) -> Array:
+    """Return the samples as a graph takes them, [count, *shape]."""
+    return np.stack(list(in_order(partial(as_input, encoding=pixel_encoding(graph)), images, threads)))

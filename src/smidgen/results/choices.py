@@ -1,0 +1,323 @@
+"""The choice of what learns, as tables and pictures: contributions, searches, budgets, a scheme over its network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from smidgen.ir import Graph
+from smidgen.ops.update import initial_fraction
+from smidgen.results.figures import COLOURS, CRIMSON, FROZEN, GAINS, HARMS, Axis, Bars, Figure, Line, Mark, Panel, Rule
+from smidgen.results.report.page import page_of
+from smidgen.selection.contributions import BitsTried, Conditions, Contributions, LayerShare
+from smidgen.selection.found import Found, Method, Pareto
+from smidgen.selection.trials import kind_of
+from smidgen.training import Options
+from smidgen.training.head import layers
+from smidgen.training.published import LayerShape
+from smidgen.training.scheme import AnalyticMemory, Scheme, Trained, layer_memory, resolve
+
+METHOD_COLOURS: Mapping[Method, str] = {"exact": "#174a7e", "evolutionary": "#e69f00", "random": "#9a9a9a"}
+GROUP = 0.85  # how wide the bars of a layer are together
+
+
+def draw_contributions(contributions: Contributions) -> Figure:
+    """Draw the gain over the depth of biases, and of each layer's weights at each share; harm hangs below zero."""
+    depths = tuple(one.biases for one in contributions.depths)
+    gains = tuple(in_points(contributions.biases_gain(k)) for k in depths)
+    notes = tuple(f"the last {k} biases: {gain:+.1f} points" for k, gain in zip(depths, gains, strict=True))
+    curve = Line("biases", depths, gains, notes, COLOURS["state"], radius=3, legend=False)
+    shares = sorted({one.share for one in contributions.shares})
+    bars = [_share_bars(contributions, share, place, len(shares)) for place, share in enumerate(shares)]
+    numbers = tuple(float(n) for n in sorted({one.layer for one in contributions.shares}))
+    panels = (
+        Panel(
+            "biases: gain over the head alone", (Rule("y", 0), curve), Axis("last biases that learn"),
+            Axis("points of top-1"),
+        ),
+        Panel(
+            "weights: gain over biases, each layer by itself", (*bars, Rule("y", 0)), Axis("layer", ticks=numbers),
+        ),
+    )  # fmt: skip
+    title = f"What each part adds: {contributions.model} on {contributions.conditions.data}"
+    return Figure(title, panels, 480, (0.28, 0.72))
+
+
+def contributions_page(contributions: Contributions) -> str:
+    """Return a page with a picture of the contributions."""
+    given = contributions.conditions
+    lengths = dict.fromkeys(one.epochs for one in (given, *contributions.averaged))
+    summary = (
+        f"Learned from {given.learned_from:,} images of {given.data} and judged with {given.judged_with:,} others, "
+        f"{' and '.join(map(str, lengths))} epochs at a rate of {given.learning_rate:.4g} a sample; the head alone has "
+        f"a top-1 of {contributions.depths[0].accuracy:.1%}. What hangs below zero harms."
+    )
+    left_out = f" Left out: {'; '.join(contributions.left_out)}." if contributions.left_out else ""
+    title = f"What is worth training in {contributions.model}"
+    return page_of(title, summary + left_out, [draw_contributions(contributions)])
+
+
+def in_points(share: float) -> float:
+    """Return a share in percentage points; rounded, so that a page is the same on every machine."""
+    return round(100 * share, 6)
+
+
+def _share_bars(contributions: Contributions, share: Fraction, place: int, count: int) -> Bars:
+    measured = [one for one in contributions.shares if one.share == share]
+    gains = tuple(in_points(contributions.weights_gain(one.layer, share)) for one in measured)
+    shade = len(GAINS) - 1 if count == 1 else round(place * (len(GAINS) - 1) / (count - 1))
+    notes = (f"{_measured(contributions, one)}: {gain:+.1f} points" for one, gain in zip(measured, gains, strict=True))
+    return Bars(
+        f"{share} of the channels" if share < 1 else "all channels", tuple(one.layer for one in measured), gains,
+        tuple(notes), tuple(HARMS[shade] if gain < 0 else GAINS[shade] for gain in gains), GROUP / count,
+        GROUP * (place / count - 0.5), key=GAINS[shade],
+    )  # fmt: skip
+
+
+def _measured(contributions: Contributions, one: LayerShare) -> str:
+    beside = f"beside {contributions.beside(one.layer)} biases"
+    return f"layer {one.layer}: {contributions.layers[one.layer]}\n{one.share} of its channels, {beside}"
+
+
+def draw_search(searches: Sequence[Found]) -> Figure:
+    """Draw the best predicted gain over evaluations, within one budget: exact as a line, the others as they went."""
+    last = max((search.evaluations for search in searches if search.improvements), default=1)
+    lines = []
+    for search in searches:
+        went = [(one.evaluations, one.gain) for one in search.improvements] or [(1, search.gain)]
+        counts, gains = zip(*went, (last, search.gain), strict=True)
+        points = tuple(map(in_points, gains))
+        notes = (f"{search.method}, {x:,} evaluations: {y:+.2f} points" for x, y in zip(counts, points, strict=True))
+        lines.append(
+            Line(
+                f"{search.method}: {100 * search.gain:+.2f}", counts, points, tuple(notes),
+                METHOD_COLOURS[search.method], "steps", dashed=len(went) <= 1,
+            )
+        )  # fmt: skip
+    budgets = " and ".join(f"{budget:,}" for budget in dict.fromkeys(search.budget for search in searches))
+    panel = Panel("", tuple(lines), Axis("schemes evaluated", log=True), Axis("points of top-1, predicted"))
+    return Figure(f"Best predicted gain within {budgets} bytes", (panel,), 420)
+
+
+def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> Figure:
+    """Draw what each amount of memory buys: the predicted gain of the best scheme that fits, and that of `chosen`."""
+    lines = [_bought("best scheme that fits", pareto.points, COLOURS["activation"], 3)]
+    if chosen is not None:
+        lines.append(_bought(f"chosen: {chosen.cost:,} bytes", (chosen,), CRIMSON, 7))
+    what = f"SRAM on {pareto.target}, everything counted" if pareto.target else "analytic memory"
+    x, y = Axis(f"KB of {what} (1,024 bytes each)"), Axis("points of top-1 over the head, predicted")
+    return Figure(f"What memory buys: {pareto.model}", (Panel("", tuple(lines), x, y),), 420)
+
+
+def _bought(name: str, points: Sequence[Found], colour: str, radius: float) -> Line:
+    """Return the costs and gains of some schemes."""
+    x, y = tuple(_kilobytes(one) for one in points), tuple(in_points(one.gain) for one in points)
+    notes = (f"{_described(one)}\n{_kilobytes(one):.1f} KB: {in_points(one.gain):+.2f} points" for one in points)
+    return Line(name, x, y, tuple(notes), colour, "steps", radius=radius)
+
+
+def search_page(graph: Graph, searches: Sequence[Found], options: Options) -> str:
+    """Return a page with the scheme that the first of some searches found, and how the searches went."""
+    found = searches[0]
+    figures = [draw_scheme(graph, found.scheme, options), draw_search(searches)]
+    return page_of(f"What {found.model} is to learn", _sentence(found), figures)
+
+
+def pareto_page(graph: Graph, pareto: Pareto, options: Options) -> str:
+    """Return a page with what memory buys, and the scheme at the curve's end over its network."""
+    found = pareto.points[-1]
+    figures = [draw_pareto(pareto), draw_scheme(graph, found.scheme, options)]
+    return page_of(f"What memory buys {pareto.model}", f"At the end of the curve: {_sentence(found)}", figures)
+
+
+def _sentence(found: Found) -> str:
+    where = f"of SRAM on {found.target}, everything counted" if found.target else "by the analytic sum"
+    gain = f"{100 * found.gain:+.2f} points of top-1 over the head alone, as predicted"
+    return f"{_described(found)}: {found.cost:,} of at most {found.budget:,} bytes {where}; {gain}."
+
+
+def _kilobytes(found: Found) -> float:
+    return round(found.cost / 1024, 3)
+
+
+def _described(found: Found) -> str:
+    """Describe what a scheme trains."""
+    weights = " ".join(f"{one.layer}:{one.share}" for one in found.layers) or "no weights"
+    return f"the last {found.scheme.biases} biases, {found.weight_bits}-bit weights, {weights}"
+
+
+def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:
+    """Draw the layers in order: which learn their bias, what share of their weights, and what that costs."""
+    numbered, trained = layers(graph), {one.layer: one for one in resolve(scheme, graph, options.seed)}
+    count = len(numbered)
+    names = [f"layer {i}: {LayerShape.of(node)}" for i, node in enumerate(numbered)]
+    shares = [_share(trained.get(i)) for i in range(count)]
+    biased = tuple(sorted(trained))
+    above: list[Mark] = [
+        _layer_bars("frozen", [1.0] * count, FROZEN, [f"{name}\nall channels" for name in names]),
+        _layer_bars("weights learn", shares, COLOURS["state"], _notes(names, (f"{y:.1%} learn" for y in shares))),
+        Line(
+            "bias learns", biased, (1.08,) * len(biased), ("",) * len(biased), COLOURS["gradient"], "none", radius=3.5
+        ),
+    ]  # fmt: skip
+    below, under = list[Mark](), [0] * count
+    for what, colour, sizes in _costs(trained, count, options.bits(scheme)):
+        notes = _notes(names, (f"{what}: {size:,} bytes" for size in sizes))
+        below.append(_layer_bars(what, sizes, colour, notes, under))
+        under = [base + size for base, size in zip(under, sizes, strict=True)]
+    ends = Axis("", -0.7, count - 0.3, ticks=tuple(range(0, count, max(1, count // 40))))
+    titled = Axis("layer, from the image to the classifier", ends.low, ends.high, ticks=ends.ticks)
+    learns = "share of each layer's weights that learns, ● biases"
+    panels = (
+        Panel(learns, tuple(above), ends, Axis("", 0, 1.16, unit="percent")),
+        Panel("bytes that learning takes", tuple(below), titled, Axis("bytes", 0, unit="bytes")),
+    )
+    return Figure(f"What {graph.name} learns by {scheme.name}: {_in_words(scheme, options)}", panels, 620)
+
+
+def _notes(names: Sequence[str], texts: Iterator[str]) -> list[str]:
+    return [f"{name}\n{text}" for name, text in zip(names, texts, strict=True)]
+
+
+def _in_words(scheme: Scheme, options: Options) -> str:
+    return f"{len(scheme.weights)} layers' weights at {options.bits(scheme)} bits, the last {scheme.biases} biases"
+
+
+def _share(trained: Trained | None) -> float:
+    return 0.0 if trained is None else round(len(trained.channels) / trained.node.ins[1].type.shape[-1], 6)
+
+
+def _layer_bars(what: str, y: Sequence[float], colour: str, notes: Sequence[str], base: Sequence[int] = ()) -> Bars:
+    return Bars(what, tuple(range(len(y))), tuple(y), tuple(notes), (colour,), base=tuple(base))
+
+
+def _costs(trained: Mapping[int, Trained], count: int, bits: int) -> Iterator[tuple[str, str, list[int]]]:
+    """Yield the bytes of each layer by purpose, counted as in the paper but with the bits that weights have."""
+    memories = {layer: layer_memory(one) for layer, one in trained.items()}
+    parts: tuple[tuple[str, str, Callable[[AnalyticMemory], int]], ...] = (
+        ("weights in SRAM", COLOURS["state"], lambda m: _state_bytes(m.weights, bits)),
+        ("biases in SRAM", COLOURS["gradient"], lambda m: m.biases),
+        ("inputs saved, and masks", COLOURS["saved"], lambda m: m.saved + m.masks),
+    )
+    for what, colour, bytes_of in parts:
+        yield what, colour, [bytes_of(memories[i]) if i in memories else 0 for i in range(count)]
+
+
+def _state_bytes(weights: int, bits: int) -> int:
+    """Return the bytes of weights, with their bits beyond int8."""
+    return weights + (initial_fraction(weights, bits - 8).size if bits > 8 and weights else 0)
+
+
+@dataclass(frozen=True)
+class ShareGain:
+    """The gain of a share of a layer's weights over biases alone, in top-1 from -1 to 1."""
+
+    share: str
+    gain: float
+
+
+@dataclass(frozen=True)
+class LayerGains:
+    """A layer, its role, what its weights add at each share, and whether that is more than noise."""
+
+    layer: int
+    kind: str
+    gains: tuple[ShareGain, ...]
+    verdict: str  # adds, harms, or nothing
+
+
+@dataclass(frozen=True)
+class DepthGain:
+    """The gain of the last biases over the head alone."""
+
+    biases: int
+    gain: float
+
+
+@dataclass(frozen=True)
+class AnalysisSummary:
+    """An analysis and the file it was written to."""
+
+    model: str
+    file: str
+    conditions: Conditions
+    head: float  # top-1 of the head alone
+    base: int
+    noise: float  # the standard deviation of a top-1 that is judged with these images
+    depths: tuple[DepthGain, ...]
+    layers: tuple[LayerGains, ...]  # the last first
+    bits: tuple[BitsTried, ...]
+    left_out: tuple[str, ...]
+    picture: str | None = None  # the file it is drawn in
+
+    def __str__(self) -> str:
+        given = self.conditions
+        seeds = _counted(len(given.seeds), "seed")
+        lines = [
+            f"{self.model} on {given.data}: learned from {given.learned_from:,} training images and judged with "
+            f"{given.judged_with:,} others",
+            f"{_counted(given.epochs, 'epoch')} at a rate of {given.learning_rate:.4g} a sample, {seeds}; gains within "
+            f"±{self.noise:.1%} may be chance",
+            f"head alone: top-1 {self.head:.1%}; the last k biases add",
+            *(f"  {one.biases:>4}  {one.gain:+7.1%}" for one in self.depths if one.biases),
+            f"weights of one layer beside the last {self.base} biases, or as many as reach it, add",
+            *self._table(),
+        ]
+        if self.bits:
+            shown = ", ".join(f"{one.bits} bits {one.accuracy:.1%}" for one in self.bits)
+            lines.append(f"bits of a weight, the same scheme: top-1 {shown}")
+        harmful = [one for one in self.layers if one.verdict == "harms"]
+        if harmful:
+            shown = ", ".join(f"{one.layer} ({one.kind})" for one in reversed(harmful))
+            lines.append(f"training these layers harms: {shown}")
+        lines += [f"left out: {line}" for line in self.left_out]
+        drawn = [f"drawn in {self.picture}"] if self.picture else []
+        return "\n".join([*lines, f"written to {self.file}", *drawn])
+
+    def _table(self) -> list[str]:
+        shares = sorted({one.share for layer in self.layers for one in layer.gains}, key=_value)
+        rows = [f"  layer  kind       {''.join(f'{share:>9}' for share in shares)}"]
+        for layer in self.layers:
+            known = {one.share: f"{one.gain:+.1%}" for one in layer.gains}
+            cells = "".join(f"{known.get(share, ''):>9}" for share in shares)
+            rows.append(f"  {layer.layer:>5}  {layer.kind:<9}  {cells}  {layer.verdict}".rstrip())
+        return rows
+
+
+def summarize(contributions: Contributions, graph: Graph, file: str, picture: str | None = None) -> AnalysisSummary:
+    """Summarize contributions as the command line shows them."""
+    given, nodes = contributions.conditions, layers(graph)
+    base = contributions.depths[0].accuracy + contributions.biases_gain(contributions.base)
+    noise = math.sqrt(base * (1 - base) / given.judged_with / len(given.seeds))
+    measured = sorted({one.layer for one in contributions.shares}, reverse=True)
+    return AnalysisSummary(
+        contributions.model,
+        file,
+        given,
+        contributions.depths[0].accuracy,
+        contributions.base,
+        noise,
+        tuple(DepthGain(one.biases, contributions.biases_gain(one.biases)) for one in contributions.depths),
+        tuple(_gains(contributions, layer, str(kind_of(nodes[layer])), noise) for layer in measured),
+        contributions.bits,
+        contributions.left_out,
+        picture,
+    )
+
+
+def _gains(contributions: Contributions, layer: int, kind: str, noise: float) -> LayerGains:
+    shares = [one.share for one in contributions.shares if one.layer == layer]
+    gains = [contributions.weights_gain(layer, share) for share in shares]
+    verdict = "harms" if min(gains) < -noise else "adds" if max(gains) > noise else ""
+    return LayerGains(layer, kind, tuple(ShareGain(str(s), g) for s, g in zip(shares, gains, strict=True)), verdict)
+
+
+def _value(share: str) -> float:
+    above, _, below = share.partition("/")
+    return int(above) / int(below or 1)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

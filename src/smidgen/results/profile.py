@@ -1,0 +1,374 @@
+"""The cost of a program: memory and instructions on an emulated board, or time on this machine, by op and by node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from smidgen.codegen.spelling import identifiers
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph
+from smidgen.memory import PeakParts, Sram
+from smidgen.pipeline import Program
+from smidgen.results.comparison import (
+    LEARNING_RATE,
+    Exactness,
+    check_learned,
+    check_request,
+    compare,
+    noise_label,
+    random_inputs,
+)
+from smidgen.targets.boards import Clock, shown_time
+from smidgen.targets.device import restart
+from smidgen.targets.host import Host, TimedDevice, start_timed
+from smidgen.targets.image import Image, Symbol
+
+NOTE = "Instructions are not cycles: a chip may issue two at a time, and waits for its flash."
+TIME_NOTE = "Medians of a machine that does other things, too: compare shares, and times of one run."
+WARM_UP = 5  # runs before the clock counts
+REST = "vectors and padding"
+TABLES = {  # by the beginning of their names, after the program's prefix
+    "multiplier": "multipliers", "shift": "shifts", "correction": "corrections of factors", "order": "orders of rows",
+    "channel": "numbers of channels",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """The cost of a node, or of all nodes of an op, in one step, or in one run of a program that only infers."""
+
+    name: str
+    op: str
+    nodes: int
+    macs: int
+
+    @property
+    def title(self) -> str:
+        return self.op if self.name == self.op else f"{self.name} {self.op}"
+
+
+@dataclass(frozen=True)
+class InstructionCost(_Cost):
+    """A cost in instructions."""
+
+    instructions: int
+    columns: ClassVar[tuple[str, str]] = ("instructions", "per MAC")
+
+    @property
+    def amount(self) -> int:
+        return self.instructions
+
+    @staticmethod
+    def cells(macs: int, amount: float) -> tuple[str, str]:
+        """Return the amount, and the amount per MAC."""
+        return f"{amount:,}", f"{amount / macs:.2f}" if macs else ""
+
+
+@dataclass(frozen=True)
+class TimeCost(_Cost):
+    """A cost in time."""
+
+    microseconds: float
+    columns: ClassVar[tuple[str, str]] = ("µs", "MACs per ns")
+
+    @property
+    def amount(self) -> float:
+        return self.microseconds
+
+    @staticmethod
+    def cells(macs: int, amount: float) -> tuple[str, str]:
+        """Return the amount, and the MACs per nanosecond."""
+        return f"{amount:,.1f}", f"{macs / (1000 * amount):.1f}" if macs and amount else ""
+
+
+Cost = TypeVar("Cost", InstructionCost, TimeCost)
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True)
+class Costs(Generic[Cost, Number]):
+    """Instructions or microseconds of a prediction and of a training step."""
+
+    forward: Number
+    step: Number | None  # None where the program only infers
+    between: Number  # of these, outside the kernels
+    by_op: tuple[Cost, ...]  # most first
+    by_node: tuple[Cost, ...]  # in order
+
+    @property
+    def whole(self) -> Number:
+        """The amount that `by_op` and `by_node` divide up."""
+        return self.forward if self.step is None else self.step
+
+    def table(self, title: str, costs: Sequence[Cost]) -> Table:
+        """Show some of the costs, with their sum in the footer."""
+        macs, kind = sum(cost.macs for cost in costs), type(costs[0]) if costs else InstructionCost
+        table = Table(title=Text(title), title_justify="left", show_footer=True, box=None, pad_edge=False)
+        total, rate = kind.cells(macs, self.whole)
+        table.add_column("op", "total", overflow="fold")
+        for head, footer in (
+            ("nodes", str(sum(cost.nodes for cost in costs))), ("MACs", f"{macs:,}"), (kind.columns[0], total),
+            ("share", ""), (kind.columns[1], rate),
+        ):  # fmt: skip
+            table.add_column(head, footer, justify="right")
+        for cost in costs:
+            amount, rate = kind.cells(cost.macs, cost.amount)
+            share = f"{cost.amount / (self.whole or 1):.1%}"
+            table.add_row(cost.title, str(cost.nodes), f"{cost.macs:,}" if cost.macs else "", amount, share, rate)
+        table.add_row("between kernels", "", "", kind.cells(0, self.between)[0], "", "")
+        return table
+
+
+def count_costs(
+    graph: Graph, kind: Callable[..., Cost], forward: Number, step: Number | None, amounts: Sequence[Number]
+) -> Costs[Cost, Number]:
+    """Return the costs of a program from the amount of each node, with that between the nodes last."""
+    by_node = tuple(
+        kind(node.outs[0].name, node.op.title, 1, node.op.macs(node), amount)
+        for node, amount in zip(graph.nodes, amounts[:-1], strict=True)
+        if amount  # a view runs no code
+    )
+    groups: dict[str, list[Cost]] = {}
+    for cost in by_node:
+        groups.setdefault(cost.op, []).append(cost)
+    sums = (
+        kind(op, op, len(group), sum(c.macs for c in group), sum(c.amount for c in group))
+        for op, group in groups.items()
+    )
+    return Costs(forward, step, amounts[-1], tuple(sorted(sums, key=lambda cost: -cost.amount)), by_node)
+
+
+@dataclass(frozen=True)
+class FlashPart:
+    """Symbols of one kind."""
+
+    what: str
+    symbols: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.bytes:,}"
+
+
+@dataclass(frozen=True)
+class Flash:
+    """Bytes of flash in use, and what holds them."""
+
+    code: int
+    constants: int
+    parts: tuple[FlashPart, ...]
+
+
+@dataclass(frozen=True)
+class TimeEstimate:
+    """An estimate of the time the instructions take, and its assumptions."""
+
+    forward_ms: float
+    step_ms: float | None  # None where the program only infers
+    mhz: int
+    instructions_per_cycle: float
+
+    def __str__(self) -> str:
+        step = "" if self.step_ms is None else f", training step {shown_time(self.step_ms)}"
+        return f"forward {shown_time(self.forward_ms)}{step} {Clock(self.mhz, self.instructions_per_cycle)}"
+
+
+def estimate_time(clock: Clock, forward: int, step: int | None) -> TimeEstimate:
+    """Estimate the times of a prediction and a step from their instructions."""
+    taken = None if step is None else clock.milliseconds(step)
+    return TimeEstimate(clock.milliseconds(forward), taken, clock.mhz, clock.per_cycle)
+
+
+@dataclass(frozen=True)
+class PlannedArena:
+    """The plan's arena."""
+
+    peak_bytes: int
+    lower_bound_bytes: int
+    at_peak: PeakParts
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A program measured on an emulated board."""
+
+    model: str
+    target: str
+    compiler: str
+    streamed_input: bool
+    sram_bytes: int
+    sram: Sram
+    flash_bytes: int
+    flash: Flash
+    instructions: Costs[InstructionCost, int]
+    time: TimeEstimate
+    plan: PlannedArena
+    exact: Exactness
+
+    def __rich__(self) -> Group:
+        s, f, i = self.sram, self.flash, self.instructions
+        step = "" if i.step is None else f", training step {i.step:,}"
+        image = "streamed" if self.streamed_input else "buffered"
+        lines = [
+            f"SRAM          {self.sram_bytes:>11,} bytes: arena {s.arena:,}, state {s.state:,}, other {s.other:,}, "
+            f"stack {s.stack:,}; image {image}",
+            f"stack         {s.stack_bound:>11,} bytes at most, whatever it runs; built by {self.compiler}",
+            f"flash         {self.flash_bytes:>11,} bytes: code {f.code:,}, constants {f.constants:,}",
+            f"of it         {', '.join(map(str, f.parts))}",
+            f"plan          {self.plan.peak_bytes:>11,} bytes; no plan for this order of nodes needs less than "
+            f"{self.plan.lower_bound_bytes:,}",
+            f"at its peak   {self.plan.at_peak}",
+            f"instructions  forward {i.forward:,}{step}",
+            f"time          {self.time}: an estimate",
+            str(self.exact),
+            NOTE,
+        ]
+        return Group(i.table(f"{self.model} on {self.target}", i.by_op), "", *map(Text, lines))
+
+    def layers(self) -> Table:
+        """Show the costs node by node."""
+        return self.instructions.table(f"{self.model} on {self.target}, node by node", self.instructions.by_node)
+
+
+def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
+    """Run a program on its emulated board: one prediction, then `steps` steps beside the reference."""
+    from smidgen.targets.firmware import BoardDevice  # here, because an emulator takes a while to import
+
+    check_request(steps, seed)
+    with program.start() as device:
+        if not isinstance(device, BoardDevice):
+            raise InputError(f"instructions are not counted on {program.target.name}; name a board, such as cortex-m7")
+        rng = np.random.default_rng(seed)
+        device.predict(*random_inputs(program.graph.prediction_inputs, rng))
+        forward = device.counts()
+        restart(device)
+        exact = compare(program, device, steps, rng)
+        if program.training:
+            check_learned(device)
+        counts, sram = device.counts() if program.training else forward, device.memory()
+    step, image = counts.total if program.training else None, device.image
+    code, constants = image.flash_bytes - image.constant_bytes, image.constant_bytes
+    return Profile(
+        model=program.graph.name,
+        target=program.target.name,
+        compiler=device.compiler,
+        streamed_input=program.sources.streamed_input,
+        sram_bytes=sram.bytes,
+        sram=sram,
+        flash_bytes=image.flash_bytes,
+        flash=Flash(code, constants, flash_parts(program, image)),
+        instructions=count_costs(
+            program.graph, InstructionCost, forward.total, step, (*counts.by_node, counts.between)
+        ),
+        time=estimate_time(device.clock, forward.total, step),
+        plan=PlannedArena(program.plan.peak, program.plan.lower_bound, program.memory.at_peak),
+        exact=exact,
+    )
+
+
+def flash_parts(program: Program, image: Image) -> tuple[FlashPart, ...]:
+    """Return what every byte of flash holds, largest first; bytes that no symbol claims come last."""
+    weights = _weights(program)
+    sizes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    first = min(at for at, _ in image.loads)
+    for symbol in image.symbols:
+        if symbol.bytes and (symbol.is_code or first <= symbol.address < first + image.flash_bytes):
+            what = _content(symbol, program.sources.prefix, weights)
+            sizes[what] += symbol.bytes
+            counts[what] += 1
+    parts = tuple(FlashPart(what, counts[what], size) for what, size in sizes.most_common())
+    return (*parts, FlashPart(REST, 0, image.flash_bytes - sum(sizes.values())))
+
+
+def _weights(program: Program) -> set[str]:
+    """Return the symbols that hold int8 constants."""
+    graph, prefix = program.graph, program.sources.prefix
+    names = identifiers(graph)
+    values = (*graph.constants, *graph.state)
+    return {f"{prefix}_const_{names[v]}" for v in values if v.type.dtype == "int8" and len(v.type.shape) > 1}
+
+
+def _content(symbol: Symbol, prefix: str, weights: Iterable[str]) -> str:
+    name = symbol.name
+    if symbol.is_code:
+        return "code of the model" if name.startswith(f"{prefix}_") else "code of kernels and all else"
+    if name in weights:
+        return "weights"
+    if name.startswith(f"{prefix}_const_"):
+        return "biases and other constants"
+    kinds = (what for begin, what in TABLES.items() if name.startswith(f"{prefix}_{begin}_"))
+    return next(kinds, "parameters and places")
+
+
+@dataclass(frozen=True)
+class TimeProfile:
+    """A program timed on this machine, one thread; microseconds from the first kernel's call to the last's return."""
+
+    model: str
+    target: str
+    compiler: str
+    runs: int
+    times: Costs[TimeCost, float]
+    exact: Exactness
+
+    def __rich__(self) -> Group:
+        t = self.times
+        step = "" if t.step is None else f", training step {t.step:,.0f} µs"
+        lines = [
+            f"time          forward {t.forward:,.0f} µs{step}: medians of {self.runs} runs; built by {self.compiler}",
+            str(self.exact),
+            TIME_NOTE,
+        ]
+        return Group(t.table(f"{self.model} on {self.target}", t.by_op), "", *map(Text, lines))
+
+    def layers(self) -> Table:
+        """Show the times node by node."""
+        return self.times.table(f"{self.model} on {self.target}, node by node", self.times.by_node)
+
+
+def time_program(program: Program, steps: int = 3, seed: int = 0, runs: int = 50) -> TimeProfile:
+    """Run a program on this machine: `steps` steps beside the reference, then `runs` timed predictions and steps."""
+    check_request(steps, seed)
+    if runs < 1:
+        raise InputError(f"{runs} runs cannot be timed; give 1 or more")
+    host = program.target
+    if not isinstance(host, Host):
+        raise InputError(f"no time is measured on {host.name}, which is emulated; name host")
+    rng = np.random.default_rng(seed)
+    with start_timed(host, program.graph, program.sources) as device:
+        exact = compare(program, device, steps, rng)
+        restart(device)
+        arrays = random_inputs(program.graph.prediction_inputs, rng)
+        forward = _median(device, lambda: device.predict(*arrays), runs)
+        whole = _median(device, _step(program, device, arrays[0]), runs) if program.training else forward
+        if program.training:
+            check_learned(device)
+    step = float(whole.sum()) if program.training else None
+    times = count_costs(program.graph, TimeCost, float(forward.sum()), step, whole.tolist())
+    return TimeProfile(program.graph.name, host.name, host.found_compiler().title, runs, times, exact)
+
+
+def _step(program: Program, device: TimedDevice, image: Array) -> Callable[[], object]:
+    """Return a step on one sample."""
+    _, label = noise_label(program.graph, 0)
+    return lambda: device.train(image, label, LEARNING_RATE)
+
+
+def _median(device: TimedDevice, run: Callable[[], object], runs: int) -> Array:
+    """Return the microseconds of each node, and between them: the median over the runs."""
+    taken = []
+    for _ in range(WARM_UP + runs):
+        device.times()
+        run()
+        taken.append(device.times())
+    median: Array = np.median(taken[WARM_UP:], axis=0) / 1000
+    return median

@@ -1,0 +1,238 @@
+"""A page as data (sections of charts, tables, bytes, samples and facts), and as one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from smidgen.results.figures import BLACK, COLOURS, CRIMSON, FROZEN, GAINS, HARMS, STREAMED, Figure
+from smidgen.results.svg import FONT, GRID, INK, Paper, svg
+
+WIDE, SLIM = Paper(960, 84, 12), Paper(400, 64, 8)  # units: what a figure is drawn on for a desk and for a phone
+# The colours of figures by the name they have in the style, which has each in a light and in a dark tone.
+TONES = {
+    **{colour: f"tone-{kind}" for kind, colour in COLOURS.items()},
+    **{colour: f"gain-{place}" for place, colour in enumerate(GAINS)},
+    **{colour: f"harm-{place}" for place, colour in enumerate(HARMS)},
+    FROZEN: "frozen", STREAMED: "streamed", CRIMSON: "bad", BLACK: "ink", INK: "ink", GRID: "line",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KeyNumber:
+    """One of the few numbers that matter, and what to compare it with."""
+
+    name: str
+    value: str
+    context: str
+    share: float | None = None  # of a limit, drawn as a bar; None without one
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: its text, the number that it is sorted by, and a share of 1 drawn as a bar beside it."""
+
+    text: str
+    number: float | None = None
+    bar: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under names of columns."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    folded: bool = True  # behind a line that opens it
+    kind: ClassVar[str] = "table"
+
+    def is_number(self, column: int) -> bool:
+        """Return whether a column holds numbers, which are aligned to the right."""
+        cells = [row[column] for row in self.rows if row[column].text]
+        return bool(cells) and all(cell.number is not None for cell in cells)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure, its caption, and its numbers as tables."""
+
+    figure: Figure
+    caption: str = ""
+    tables: tuple[Table, ...] = ()
+    kind: ClassVar[str] = "chart"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some bytes of a stack, and the tone they have in every picture."""
+
+    name: str
+    bytes: int
+    tone: str
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Bytes in use beside those available, and a limit between."""
+
+    name: str
+    parts: tuple[Part, ...]
+    whole: int
+    whole_name: str
+    limit: int | None = None  # a budget, marked where it is less than the whole
+    kind: ClassVar[str] = "stack"
+
+    @property
+    def used(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def places(self) -> tuple[tuple[Part, float, float], ...]:
+        """Each part, where it begins and how wide it is, in percent of the whole bar."""
+        most, at, placed = max(self.whole, self.used, 1), 0, list[tuple[Part, float, float]]()
+        for part in self.parts:
+            placed.append((part, round(100 * at / most, 3), round(100 * part.bytes / most, 3)))
+            at += part.bytes
+        return tuple(placed)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A model's answer for a sample; `right` is None where the true answer is not known."""
+
+    text: str
+    right: bool | None
+
+
+@dataclass(frozen=True)
+class ShownSample:
+    """A sample, its true label, and the model's answers before and after learning."""
+
+    name: str
+    picture: str  # a data address; empty for samples that are no pictures
+    truth: str
+    before: Answer
+    after: Answer
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Samples of the test, before and after."""
+
+    samples: tuple[ShownSample, ...]
+    caption: str
+    kind: ClassVar[str] = "gallery"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A confusion matrix: a row for each true class, a column for each predicted class."""
+
+    names: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    caption: str
+    kind: ClassVar[str] = "matrix"
+
+    def shade(self, row: int, column: int) -> int:
+        """Return the share of a row's samples in tenths, from 0 to 10, rounded up."""
+        count, whole = self.counts[row][column], max(sum(self.counts[row]), 1)
+        return -(-10 * count // whole)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A name, its text, and code to copy."""
+
+    name: str
+    text: str
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts in a list."""
+
+    facts: tuple[Fact, ...]
+    kind: ClassVar[str] = "facts"
+
+
+Block = Chart | Table | Stack | Gallery | Matrix | Facts
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a sentence or two, and the blocks below."""
+
+    key: str  # that links lead to
+    title: str
+    intro: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page: its subject, the numbers that matter, and the sections."""
+
+    title: str
+    kicker: str  # the kind of page, above the title
+    summary: str
+    numbers: tuple[KeyNumber, ...]
+    warnings: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+
+def counted(count: int, bar: float | None = None) -> Cell:
+    """Return a cell with a whole number."""
+    return Cell(f"{count:,}", count, bar)
+
+
+def percent(share: float | None, digits: int = 1) -> Cell:
+    """Return a cell with a share of 1, empty where it is not known."""
+    return Cell("") if share is None else Cell(f"{share:.{digits}%}", share, share)
+
+
+def rows_of(rows: Iterable[Iterable[Cell | str]]) -> tuple[tuple[Cell, ...], ...]:
+    """Return rows of cells; strings become cells of plain text."""
+    return tuple(tuple(Cell(one) if isinstance(one, str) else one for one in row) for row in rows)
+
+
+def page_of(title: str, summary: str, figures: Sequence[Figure]) -> str:
+    """Return a page of pictures, in the style of the report; the same input gives the same bytes."""
+    section = Section("pictures", "Pictures", "", tuple(Chart(figure) for figure in figures))
+    return render(Report(title, "Smidgen", summary, (), (), (section,)))
+
+
+def render(report: Report) -> str:
+    """Return the page; the same report gives the same bytes."""
+    environment = _environment()
+    style = environment.get_template("report.css").render(tones=TONES, font=FONT).strip()
+    script = environment.get_template("report.js").render().strip()
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = environment.get_template("report.html").render(report=report, style=style, script=script, policy=policy)
+    return page + "\n"
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("smidgen.results.report"), autoescape=lambda name: name is not None and ".html" in name,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters["wide"] = lambda figure: svg(figure, WIDE, titled=False)
+    made.filters["slim"] = lambda figure: svg(figure, SLIM, titled=False)
+    return made
+
+
+def _digest(text: str) -> str:
+    """Return the digest by which a policy names a style or a script."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,204 @@
+"""Sections of a report on what learns, what each part adds, and what the program takes on its board."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smidgen.ir import Graph
+from smidgen.results.choices import draw_contributions, draw_pareto, draw_scheme
+from smidgen.results.inspection import LayerSummary, describe
+from smidgen.results.memory import LABELS, ArenaTensor, LayerCost, LifeCycle, draw_arena, draw_layers
+from smidgen.results.profile import NOTE, Costs, InstructionCost, Profile
+from smidgen.results.report.page import Block, Cell, Chart, Part, Section, Stack, Table, counted, rows_of
+from smidgen.selection.contributions import Contributions
+from smidgen.selection.found import Pareto
+from smidgen.targets.boards import Board
+from smidgen.training import Options
+from smidgen.training.scheme import Scheme, Trained, layer_memory, resolve
+
+FLASH_TONES = ("activation", "state", "gradient", "saved", "scratch")
+FLASH_PARTS = 4  # named beside the rest
+
+
+def network_section(graph: Graph, scheme: Scheme, options: Options) -> Section:
+    """Show the layers from the image to the classifier: which learn, how much of each, and what that takes."""
+    summary = describe(graph)
+    trained = {one.layer: one for one in resolve(scheme, graph, options.seed)}
+    rows = rows_of(_layer(one, trained) for one in summary.layers)
+    columns = ("Layer", "No.", "Computes", "Output", "MACs", "Parameters", "Learns", "Bytes to learn")
+    partly = sum(bool(one.channels) for one in trained.values())
+    intro = (
+        f"{graph.name} has {len(summary.layers)} nodes, {summary.macs:,} multiply-accumulates and "
+        f"{summary.parameters:,} parameters. Of these the biases of the last {len(trained)} layers learn, weights in "
+        f"{partly} of them, and the classifier."
+    )
+    caption = (
+        "A column for each layer: above how much of its weights learns, and a dot if biases do; below what it takes."
+    )
+    chart = Chart(draw_scheme(graph, scheme, options), caption, (Table("Every node of the network", columns, rows),))
+    return Section("network", "What learns", intro, (chart,))
+
+
+def _layer(one: LayerSummary, trained: dict[int, Trained]) -> Iterator[Cell | str]:
+    learns = trained.get(one.number) if one.number is not None else None
+    yield one.name
+    yield "" if one.number is None else counted(one.number)
+    yield one.op
+    yield "×".join(map(str, one.shape[1:] or one.shape))
+    yield counted(one.macs) if one.macs else ""
+    yield counted(one.parameters) if one.parameters else ""
+    yield "" if learns is None else _learns(learns)
+    yield "" if learns is None else counted(layer_memory(learns).total)
+
+
+def _learns(one: Trained) -> str:
+    every = one.node.ins[1].type.shape[-1]
+    return ", ".join(["bias"] * one.bias + [f"{len(one.channels)} of {every} channels"] * bool(one.channels))
+
+
+def contributions_section(contributions: Contributions, pareto: Pareto | None = None) -> Section:
+    """Show what each part adds, and what each amount of memory buys where that is known."""
+    given = contributions.conditions
+    intro = (
+        f"Measured on {given.data}, judged with {given.judged_with:,} images held back."
+        if given.judged_with
+        else "By rule, not measured: layers that do not narrow are taken to add something, later ones more."
+    )
+    caption = (
+        "To the left the last biases, more and more of them; to the right the weights of each layer, by their share."
+    )
+    charts = [Chart(draw_contributions(contributions), caption, (_gains(contributions),))]
+    if pareto is not None:
+        bought = "Each dot is the best scheme that fits the memory below it, by the gains above."
+        charts.append(Chart(draw_pareto(pareto), bought, (_bought(pareto),)))
+    return Section("contributions", "What each part adds", intro, tuple(charts))
+
+
+def _gains(contributions: Contributions) -> Table:
+    depths = [
+        (f"the last {one.biases} biases", "all", _points(contributions.biases_gain(one.biases)))
+        for one in contributions.depths
+    ]
+    shares = [
+        (f"weights of layer {one.layer}", str(one.share), _points(contributions.weights_gain(one.layer, one.share)))
+        for one in contributions.shares
+    ]
+    return Table("What each part adds, in points of top-1", ("Part", "Share", "Gain"), rows_of((*depths, *shares)))
+
+
+def _bought(pareto: Pareto) -> Table:
+    rows = (
+        (
+            counted(one.cost), _points(one.gain), counted(one.scheme.biases), counted(one.weight_bits),
+            " ".join(f"{gain.layer}:{gain.share}" for gain in one.layers),
+        )
+        for one in pareto.points
+    )  # fmt: skip
+    columns = ("Bytes", "Gain in points", "Biases", "Bits of a weight", "Weights, layer:share")
+    return Table("What memory buys", columns, rows_of(rows))
+
+
+def _points(gain: float) -> Cell:
+    return Cell(f"{100 * gain:+.2f}", gain)
+
+
+def memory_section(
+    cycle: LifeCycle, profile: Profile | None = None, board: Board | None = None, budget: int | None = None
+) -> Section:
+    """Show SRAM and flash beside what the board has, where one was measured, and where each tensor lies, and when."""
+    blocks: list[Block] = []
+    if profile is not None and board is not None:
+        blocks += [_sram(profile, board, budget), _flash(profile, board)]
+    caption = (
+        "Above, every tensor is a rectangle: its height is its bytes, its width the nodes during which it is needed. "
+        "Below, the bytes alive at each node. The forward pass comes first, the backward pass after it."
+    )
+    blocks.append(Chart(draw_arena(cycle), caption, (_tensors(cycle), _alive(cycle))))
+    if cycle.layers:
+        pale = "Pale is all of the layer, full what learns here: inputs and masks that are saved, weights and biases."
+        columns = ("Layer", "Inputs saved, all", "Inputs saved, here", "Weights, all", "Weights, here")
+        costs = Table("What learning each layer costs", columns, rows_of(_cost(one) for one in cycle.layers))
+        blocks.append(Chart(draw_layers(cycle), pale, (costs,)))
+    bound = "a smaller one" if cycle.arena <= cycle.lower_bound else f"one below {cycle.lower_bound:,}"
+    intro = (
+        f"An arena of {cycle.arena:,} bytes holds every tensor in turn, no plan for this order of nodes can have "
+        f"{bound}; what learns takes {cycle.state:,} more."
+    )
+    return Section("memory", "Memory", intro, tuple(blocks))
+
+
+def _sram(profile: Profile, board: Board, budget: int | None) -> Stack:
+    used = profile.sram
+    parts = (
+        Part("arena", used.arena, "tone-activation"), Part("what learns", used.state, "tone-state"),
+        Part("stack", used.stack, "tone-saved"), Part("other data", used.other, "tone-scratch"),
+    )  # fmt: skip
+    return Stack(f"SRAM on {board.name}", parts, board.sram.bytes, "of SRAM", budget)
+
+
+def _flash(profile: Profile, board: Board) -> Stack:
+    largest = sorted(profile.flash.parts, key=lambda part: -part.bytes)
+    named = [(part.what, part.bytes) for part in largest[:FLASH_PARTS]]
+    named.append(("all else", sum(part.bytes for part in largest[FLASH_PARTS:])))
+    parts = tuple(Part(*one, f"tone-{tone}") for one, tone in zip(named, FLASH_TONES, strict=True))
+    return Stack(f"Flash on {board.name}", parts, board.flash.bytes, "of flash")
+
+
+def _tensors(cycle: LifeCycle) -> Table:
+    columns = ("Tensor", "Holds", "Bytes", "Offset", "First node", "Last node", "Rows held")
+    return Table("Every tensor of the arena", columns, rows_of(_tensor(one) for one in cycle.tensors))
+
+
+def _tensor(one: ArenaTensor) -> Iterator[Cell | str]:
+    yield one.name
+    yield LABELS[one.kind]
+    yield from (counted(number) for number in (one.bytes, one.offset, one.start, one.end - 1))
+    yield "" if one.rows is None else f"{one.rows[0]} of {one.rows[1]}"
+
+
+def _alive(cycle: LifeCycle) -> Table:
+    most = max((node.bytes for node in cycle.nodes), default=1)
+    rows = rows_of(
+        (f"{place} {node.name}", node.op, counted(node.bytes, node.bytes / most))
+        for place, node in enumerate(cycle.nodes)
+    )
+    return Table("Bytes alive at each node", ("Node", "Op", "Bytes"), rows)
+
+
+def _cost(one: LayerCost) -> Iterator[Cell | str]:
+    yield one.name
+    for parts in (("saved", "masks"), ("weights", "biases")):
+        for memory in (one.whole, one.trained):
+            yield counted(0 if memory is None else sum(int(getattr(memory, part)) for part in parts))
+
+
+def instructions_section(profile: Profile) -> Section:
+    """Show what takes the time, by op and node by node."""
+    counts, time = profile.instructions, profile.time
+    step = "" if counts.step is None else f", {counts.step:,} for a training step"
+    exact = (
+        f"{profile.exact.steps} steps gave the bytes of the numpy reference."
+        if profile.exact.equal
+        else f"NOT the bytes of the numpy reference: {profile.exact.differs} differs."
+    )
+    intro = f"{counts.forward:,} instructions for a prediction{step}: {time}, an estimate. {NOTE} {exact}"
+    what = "a prediction" if counts.step is None else "a training step"
+    by_op = _counts(f"Instructions of {what}, by op", counts.by_op, counts, False)
+    by_node = _counts(f"Instructions of {what}, node by node", counts.by_node, counts, True)
+    return Section("instructions", "Instructions", intro, (by_op, by_node))
+
+
+def _counts(
+    caption: str, costs: tuple[InstructionCost, ...], whole: Costs[InstructionCost, int], folded: bool
+) -> Table:
+    most = max((cost.instructions for cost in costs), default=1)
+    rows = rows_of(
+        (
+            cost.title, counted(cost.instructions, cost.instructions / most),
+            Cell(f"{cost.instructions / max(whole.whole, 1):.1%}", cost.instructions), counted(cost.nodes),
+            counted(cost.macs) if cost.macs else "",
+            Cell(f"{cost.instructions / cost.macs:.2f}", cost.instructions / cost.macs) if cost.macs else "",
+        )
+        for cost in costs
+    )  # fmt: skip
+    return Table(caption, ("Op", "Instructions", "Share", "Nodes", "MACs", "Per MAC"), rows, folded)

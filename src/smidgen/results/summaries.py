@@ -1,0 +1,267 @@
+"""The results that commands print: models, projects, training runs, and boards at the end of a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from smidgen.ir import Array, Value
+from smidgen.ir.log_mel import LogMel
+from smidgen.ir.preprocessing import Preprocessing
+from smidgen.learning import Epoch, Tested
+from smidgen.link import Statistics
+from smidgen.memory import PeakParts
+from smidgen.ops.loss import Loss
+from smidgen.pipeline import Replay
+from smidgen.quantization import PixelChoice, Report
+from smidgen.selection.rates import ChosenRate
+
+TOP = 5  # elements shown
+
+
+@dataclass(frozen=True)
+class TopElement:
+    """An element: its stored value, and the real number that stands for."""
+
+    index: int
+    value: float | None  # None where it is not finite
+    real: float | None
+
+
+@dataclass(frozen=True)
+class OutputSummary:
+    """One output tensor of a run."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: str | None
+    top: tuple[TopElement, ...]
+
+    def __str__(self) -> str:
+        written = f" → {self.file}" if self.file else ""
+        lines = [f"{self.name} {self.dtype}{list(self.shape)}{written}"]
+        lines += [f"  {rank.index:>6}  {rank.value:>6}  {rank.real}" for rank in self.top]
+        return "\n".join(lines)
+
+
+def largest(value: Value, array: Array, file: str | None) -> OutputSummary:
+    """Summarize an output tensor by its largest elements."""
+    flat, q = array.reshape(-1), value.type.q
+    best = np.argsort(-flat.astype(np.float64), kind="stable")[:TOP]
+    scale, zero = (q.one, q.zero) if q is not None and q.axis is None else (1.0, 0)
+    top = tuple(_ranked(int(index), flat[index].item(), scale, zero) for index in best)
+    return OutputSummary(value.name, value.type.dtype, value.type.shape, file, top)
+
+
+def _ranked(index: int, value: float, scale: float, zero: int) -> TopElement:
+    if not math.isfinite(value):
+        return TopElement(index, None, None)
+    return TopElement(index, value, scale * (value - zero))
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run of a model on some target."""
+
+    model: str
+    target: str
+    outputs: tuple[OutputSummary, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.outputs))
+
+
+@dataclass(frozen=True)
+class WrittenModel:
+    """A model written to a file."""
+
+    model: str
+    file: str
+    bytes: int
+    layers: int
+    macs: int
+    parameters: int
+    notes: tuple[str, ...] = ()  # on what could not be converted exactly
+
+    def __str__(self) -> str:
+        size = f"{self.layers} layers, {self.macs:,} MACs, {self.parameters:,} parameters"
+        return "\n".join((f"{self.model}: {size} → {self.file} ({self.bytes:,} bytes)", *self.notes))
+
+
+@dataclass(frozen=True)
+class QuantizedFile:
+    """A model quantized and written to a file, and how close it stays to the float one."""
+
+    file: str
+    bytes: int
+    preprocessing: Preprocessing | LogMel | None
+    pixels: PixelChoice | None
+    report: Report
+
+    def __str__(self) -> str:
+        images = f"\n{self.pixels}\nimages: {self.preprocessing}" if self.pixels else ""
+        if isinstance(self.preprocessing, LogMel):
+            images = f"\nsound: {self.preprocessing}"
+        return f"{self.report}{images}\nwritten to {self.file} ({self.bytes:,} bytes)"
+
+
+@dataclass(frozen=True)
+class CompiledProject:
+    """A project written for a target."""
+
+    model: str
+    target: str
+    folder: str
+    files: tuple[str, ...]
+    peak_bytes: int
+    lower_bound_bytes: int
+    state_bytes: int
+    constant_bytes: int
+    at_peak: PeakParts
+    picture: str | None  # the file its memory is drawn in
+    replay: Replay | None = None
+
+    def __str__(self) -> str:
+        learns = f"{self.state_bytes:,} for what outlives a run, " if self.state_bytes else ""
+        return (
+            f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
+            f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
+            f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
+            f"at the peak: {self.at_peak}"
+            + (f"\n{self.replay}" if self.replay else "")
+            + (f"\nmemory drawn in {self.picture}" if self.picture else "")
+        )
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """A model that learned, and the files it was written to."""
+
+    model: str
+    scheme: str
+    target: str
+    classes: tuple[str, ...]
+    train_images: int
+    test_images: int
+    learning_rate: float  # of one sample
+    chosen_rate: ChosenRate | None  # None where it was given
+    before: float | None  # None where the loss has no right answers
+    accuracy: float | None
+    epochs: tuple[Epoch, ...]
+    warnings: tuple[str, ...]
+    files: tuple[str, ...]
+    report: str
+    loss: Loss = "softmax"
+    error_before: float | None = None  # the mean loss of a test, where that is not of top-1
+    error: float | None = None
+
+    def __str__(self) -> str:
+        labels = f"{len(self.classes)} classes" if self.classes else f"loss {self.loss}"
+        data = f"{labels}, {self.train_images:,} samples to learn from, {self.test_images:,} to test"
+        lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
+        if self.chosen_rate is not None:
+            lines.append(self.chosen_rate.verdict)
+        lines.append(f"before     {Tested(self.before, self.error_before)}")
+        written = (f"written to {', '.join(self.files)}", f"report in {self.report}")
+        return "\n".join([*lines, *map(str, self.epochs), *written])
+
+
+BARS = "▁▂▃▄▅▆▇█"
+POINTS = 40  # of a curve
+
+
+def curve(values: Sequence[float], points: int = POINTS) -> str:
+    """Return numbers as a line of bars, with means of neighbours where there are more numbers than points."""
+    count = min(len(values), points)
+    cuts = [len(values) * i // max(count, 1) for i in range(count + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
+    low, high = min(means, default=0.0), max(means, default=0.0)
+    return "".join(
+        BARS[round((len(BARS) - 1) * (one - low) / (high - low))] if high > low else BARS[0] for one in means
+    )
+
+
+@dataclass(frozen=True)
+class BoardTraining:
+    """The course of learning on a board."""
+
+    model: str
+    port: str
+    train_images: int
+    test_images: int
+    learning_rate: float
+    before: Tested
+    epochs: tuple[Epoch, ...]
+    losses: tuple[float, ...]  # along the way, means of as many steps each
+    warnings: tuple[str, ...]
+    restarts: int  # that were noticed, and lost nothing
+    saved: bool  # on the board, where it outlives a reset
+    file: str | None
+    statistics: Statistics
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.model} on {self.port}: {self.train_images:,} samples to learn from, {self.test_images:,} to test",
+            f"before     {self.before}",
+            *map(str, self.epochs),
+            f"loss       {curve(self.losses)}",
+            f"board      {self.statistics}",
+        ]
+        if self.restarts:
+            lines.append(f"restarts   {self.restarts}, each brought back to where it was")
+        lines.append("saved on the board" if self.saved else "not saved on the board: it has nowhere to keep it")
+        return "\n".join([*lines, *([f"written to {self.file}"] if self.file else [])])
+
+
+@dataclass(frozen=True)
+class BoardState:
+    """A board's learned state, and the file it was moved to or from."""
+
+    port: str
+    fingerprint: str
+    state_bytes: int
+    what: str
+    file: str | None
+
+    def __str__(self) -> str:
+        place = self.file or "the board's own memory"
+        return f"{self.port}: {self.state_bytes:,} bytes that program {self.fingerprint} learned, {self.what} {place}"
+
+
+@dataclass(frozen=True)
+class BoardWatched:
+    """The counts of a board while it was watched."""
+
+    port: str
+    fingerprint: str
+    restarts: int
+    losses: tuple[float, ...]
+    statistics: Statistics
+
+    def __str__(self) -> str:
+        drawn = f"\nmean loss  {curve(self.losses)}" if self.losses else ""
+        return f"{self.port} runs program {self.fingerprint}, {self.restarts} restarts seen\n{self.statistics}{drawn}"
+
+
+@dataclass(frozen=True)
+class BoardReplayed:
+    """The result of learning from examples that a board had kept."""
+
+    port: str
+    fingerprint: str
+    learning_rate: float
+    losses: tuple[float, ...]
+    saved: bool
+
+    def __str__(self) -> str:
+        mean = sum(self.losses) / len(self.losses)
+        kept = "saved on the board" if self.saved else "not saved on the board"
+        return (
+            f"{self.port}: program {self.fingerprint} learned from {len(self.losses):,} examples that it had kept, "
+            f"mean loss {mean:.4f}\nloss       {curve(self.losses)}\n{kept}"
+        )

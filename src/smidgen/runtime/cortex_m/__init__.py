@@ -1,1 +1,0 @@
-"""Kernels of Cortex-M cores with packed arithmetic (the DSP extension)."""

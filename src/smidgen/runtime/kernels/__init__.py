@@ -1,1 +1,0 @@
-"""Portable kernels, C99 for any machine."""

@@ -1,1 +1,0 @@
-"""Frames over a byte stream in C; a project that serves a link has them beside its kernels."""

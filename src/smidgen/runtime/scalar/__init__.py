@@ -1,1 +1,0 @@
-"""Kernels for cores without packed arithmetic, one product at a time: the same symbols, in place of others."""
