@@ -64,12 +64,6 @@ def test_imports_only_point_up() -> None:
                 )
 
 
-@pytest.mark.parametrize("entry", [name for name in ORDER if "." in name])
-def test_a_module_listed_above_its_package_brings_nothing_of_it_along(entry: str) -> None:
-    package = ROOT / entry.split(".")[0] / "__init__.py"
-    assert not imports(package), f"importing {entry} imports what {package} does"
-
-
 def test_every_module_is_reached_from_the_command_line_or_a_public_name() -> None:
     found = house.reached("smidgen", "smidgen.cli", "smidgen.__main__")
     unreached = {str(path.relative_to(ROOT)) for path in modules() if house.module_name(path) not in found}

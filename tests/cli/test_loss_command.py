@@ -186,7 +186,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(host: Host, tmp_path:
 
 def test_maps_do_not_follow_crops(host: Host) -> None:
     task = cells()
-    with pytest.raises(sm.InputError, match=r"would move what is in them; give Course\(augment=None\)"):
+    with pytest.raises(sm.InputError, match=r"would move the pictures but not the maps; give Course\(augment=None\)"):
         learn(task.compile(host), task.data, sm.Course(1, 0.1))
 
 

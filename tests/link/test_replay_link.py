@@ -102,7 +102,7 @@ def test_what_was_kept_outlives_a_restart_and_other_programs_are_refused(
     (tmp_path / "other" / "kept.ring").write_bytes((tmp_path / "out" / "kept.ring").read_bytes())
     assert "its flash is another program's" in failing("device", elsewhere, "replay", "1", "--lr", "0.01")
     assert "cannot be taken; give 1 step or more" in failing("device", port, "replay", "0", "--lr", "0.01")
-    assert "give the one that train took" in failing("device", port, "replay", "1", "--lr", "auto")
+    assert "give the rate that train used" in failing("device", port, "replay", "1", "--lr", "auto")
 
 
 def test_a_program_without_replay_says_so(host: Host, tmp_path: Path, failing: Callable[..., str]) -> None:
