@@ -81,7 +81,7 @@ def test_pages_from_elsewhere_are_on_the_site_and_links_lead_to_them(site: Path)
     assert shown("[a](../../CHANGELOG.md)", card, "models/m.md") == "[a](../changelog.md)"
     assert shown("[d](../../docs/data.md)", example, "examples/a/README.md") == "[d](../../data.md)"
     assert shown("[`s`](../src/smidgen/errors.py), [x](https://x.org)", page, "data.md") == "`s`, [x](https://x.org)"
-    assert shown("[schemes.md](schemes.md)", page, "data.md") == "[Schemes](schemes.md)"
+    assert shown("[limits.md](limits.md)", page, "data.md") == "[Limits](limits.md)"
     for code in ("```python\nf[0](x)\n```", "`f[0](x)`"):
         assert shown(code, page, "data.md") == code
     assert shown("![p](pictures/p.svg)", page, "data.md") == "![p](pictures/p.svg)"
