@@ -235,14 +235,11 @@ def _set_up(
                 f"{len(held.test):,}"
             )
     if epochs is None:
-        epochs = _epochs(len(learned)) if steps is None else max(1, steps // len(learned))
+        usual = min(max(math.ceil(STEPS / len(learned)), LEAST_EPOCHS), MOST_EPOCHS)
+        epochs = usual if steps is None else max(1, steps // len(learned))
     course = Course(epochs, learning_rate, test_every=max(epochs, 1))
     course.check()
     return Setup(model, replace(held, train=learned, test=judged), course), tuple(left_out)
-
-
-def _epochs(images: int) -> int:
-    return min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS)
 
 
 def _run(
