@@ -17,7 +17,8 @@ from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.ir import Array, Graph, Type, Value, evaluate_all
 from smidgen.ops.update import unpack
 from smidgen.selection.contributions import Contributions, LayerShare
-from smidgen.selection.estimates import SHARES, estimate, widening
+from smidgen.selection.estimates import estimate, widening
+from smidgen.selection.trials import SHARES
 from smidgen.training import Training, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import layers

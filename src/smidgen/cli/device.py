@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from smidgen.cli import verbs
-from smidgen.cli.options import AUTO, Reading, Verb
-from smidgen.cli.shared import check_file, check_int8, load_model, memory_bytes, options_for, parse_rate, read_data
+from smidgen.cli.options import AUTO, Verb
+from smidgen.cli.shared import check_file, memory_bytes, options_for, parse_rate, read_data, read_model
 from smidgen.cli.terminal import going_on, progress, say, show, spinner, stopping_in_between, warn
 from smidgen.cli.train import ordered, show_learning, try_rates
 from smidgen.data import Data
@@ -51,15 +50,12 @@ def train_(asked: verbs.BoardTrain) -> None:
         raise InputError(
             f"{asked.model} without --scheme does not learn; give the scheme that the board was compiled with"
         )
-    port = asked.port
-    program = _program(asked, port)
-    data = _data(asked, asked, asked.source, program.graph)
+    port, program = asked.port, _program(asked, asked.port)
+    data = _data(asked, program.graph)
     if asked.rate == AUTO:
-        here = (
-            program
-            if program.target.name == "host"
-            else _program(replace(asked, image="buffered"), replace(port, name="host", project=None))
-        )
+        here = program
+        if program.target.name != "host":
+            here = _program(replace(asked, image="buffered"), replace(port, name="host", project=None))
         course = replace(course, learning_rate=try_rates(here, data, course).learning_rate)
     losses: list[float] = []
     with _connected(port, program, asked.save_every) as board:
@@ -121,7 +117,7 @@ class _Means:
 
 def test_(asked: verbs.BoardTest) -> None:
     program = _program(asked, asked.port)
-    data = _data(asked, asked, asked.source, program.graph)
+    data = _data(asked, program.graph)
     with _connected(asked.port, program) as board, progress(f"testing {board.graph.name}") as bar:
         tested = test(
             _inference(program), data, target=LinkTarget(board, program.target), images=asked.images,
@@ -200,19 +196,15 @@ def monitor_(asked: verbs.BoardMonitor) -> None:
 def _program(asked: verbs.BoardProgram, port: verbs.Port) -> Program:
     """Compile the program that a board runs, from the same model and options."""
     options = options_for(asked, asked.model, asked.scheme, None)
-    with spinner(f"reading {asked.model}"):
-        graph = load_model(asked, asked.model)
-    if options is not None:
-        check_int8(graph, asked.model)
+    graph = read_model(asked, asked.model, learns=options is not None)
     with spinner(f"compiling {graph.name}"):
         target = fitting_target(port.name, port.project)
         return compile(graph, asked.scheme, target, options=options, streamed_input=asked.image == "streamed")
 
 
-def _data(asked: verbs.BoardProgram, reading: Reading, source: str, graph: Graph) -> Data:
-    with spinner(f"reading {source}"):
-        data = read_data(reading, source)
-    return ordered(asked, graph, data)
+def _data(asked: verbs.BoardTrain | verbs.BoardTest, graph: Graph) -> Data:
+    with spinner(f"reading {asked.source}"):
+        return ordered(asked, graph, read_data(asked, asked.source))
 
 
 def _inference(program: Program) -> Graph:
@@ -220,20 +212,12 @@ def _inference(program: Program) -> Graph:
     return program.training.forward if program.training else program.graph
 
 
-@contextmanager
-def _connected(port: verbs.Port, program: Program, save_every: int = 0) -> Iterator[LinkedDevice]:
+def _connected(port: verbs.Port, program: Program, save_every: int = 0) -> LinkedDevice:
     with spinner(f"greeting {port.name}"):
-        board = connect(
+        return connect(
             port.name, program, baud=port.baud, save_every=save_every, project=port.project, flash=port.flash
         )
-    with board:
-        yield board
 
 
-@contextmanager
-def _line(port: verbs.Port) -> Iterator[Line]:
-    line = Line(open_port(port.name, port.baud, port.project, port.flash))
-    try:
-        yield line
-    finally:
-        line.close()
+def _line(port: verbs.Port) -> closing[Line]:
+    return closing(Line(open_port(port.name, port.baud, port.project, port.flash)))

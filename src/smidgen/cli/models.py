@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.cli import verbs
-from smidgen.cli.shared import check_file, load_model, memory_bytes, read_data
+from smidgen.cli.shared import check_file, load_model, memory_bytes, read_data, read_model
 from smidgen.cli.terminal import print_rich, progress, say, show, spinner
 from smidgen.data import load_images, load_labelled
 from smidgen.data.audio import with_front_end
@@ -180,8 +180,7 @@ def test_(asked: verbs.Test) -> None:
 
 
 def predict_(asked: verbs.Predict) -> None:
-    with spinner(f"reading {asked.model}"):
-        graph = load_model(asked, asked.model)
+    graph = read_model(asked, asked.model)
     with progress(f"running {graph.name}") as bar:
         found = predict(
             graph, asked.source, target=asked.target, top=asked.top, numbers=asked.numbers, label=asked.label,

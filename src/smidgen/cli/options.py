@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, dataclass_transform
 
 import typer
 
@@ -107,13 +107,6 @@ Target = Annotated[
     ),
 ]
 Board = Annotated[str, typer.Option(help="A board: cortex-m7, stm32f746, esp32-c3, …", autocompletion=targets())]
-TrainingTarget = Annotated[
-    str,
-    typer.Option(
-        help="host (this machine), cuda (the same bytes on a GPU), or a board: cortex-m7, …",
-        autocompletion=targets("host", "cuda"),
-    ),
-]
 InferenceTarget = Annotated[
     str | None,
     typer.Option(
@@ -129,12 +122,6 @@ SchemeName = Annotated[
     typer.Option(
         help="What learns; without it the program only infers, or learns what --budget has room for.",
         autocompletion=schemes,
-    ),
-]
-LearnedScheme = Annotated[
-    str | None,
-    typer.Option(
-        help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.", autocompletion=schemes
     ),
 ]
 SramBudget = Annotated[
@@ -161,20 +148,19 @@ Picture = Annotated[Path | None, path_option(help="Also draw the result in this 
 ModelFile = Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")]
 SampleLimit = Annotated[int | None, typer.Option(help="Test with at most this many samples, evenly spaced.")]
 Likeliest = Annotated[int, typer.Option(help="How many of the likeliest classes to show.")]
-AudioOption = Annotated[
-    str | None,
-    typer.Option(help="How audio becomes the input: mfcc or yamnet, and changes to it: mfcc,window=640,hop=320."),
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Seed = Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")]
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Verb:
-    """A verb with its options as fields; its docstring is its help."""
+    """A verb with its options as fields; its docstring is its help. Each class that inherits from it is a dataclass."""
 
     context: typer.Context
     as_json: bool = option(False, "Print one JSON object.", "--json")
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def again(self, **changed: str) -> str:
         """Return this command as one can paste it into a shell, with options set to these values."""
@@ -196,14 +182,12 @@ def _without(words: list[str], option: str) -> list[str]:
     return kept
 
 
-@dataclass(frozen=True, kw_only=True)
 class Limited(Verb):
     """The memory that reading one file may take."""
 
     memory: str = option(MEMORY, "Most memory that the contents of one file may take, such as 4GB.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Shaped(Verb):
     """Sizes of inputs that a model file leaves open."""
 
@@ -212,21 +196,20 @@ class Shaped(Verb):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Overwriting(Verb):
     """Permission to overwrite."""
 
-    force: ForceOption = False
+    force: bool = option(False, "Overwrite existing files.", "--force")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Sounding(Verb):
     """The front end for audio."""
 
-    audio: AudioOption = None
+    audio: str | None = option(
+        None, "How audio becomes the input: mfcc or yamnet, and changes to it: mfcc,window=640,hop=320."
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Labelled(Limited):
     """Columns of a table that are labels."""
 
@@ -238,14 +221,12 @@ class Labelled(Limited):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reading(Labelled):
     """Options for reading data."""
 
     short_side: int = option(SHORT_SIDE, "Reduce larger image files to this short side, in pixels.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Learning(Verb):
     """Options for learning."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from smidgen.cli import verbs
-from smidgen.cli.shared import check_file, check_int8, choose_scheme, load_model, options_for
+from smidgen.cli.shared import check_file, choose_scheme, options_for, read_model
 from smidgen.cli.terminal import print_rich, show, spinner, warn
 from smidgen.codegen import Kind, check_project
 from smidgen.data.audio import with_audio_front_end
@@ -30,11 +30,8 @@ def compile_(asked: verbs.Compile) -> None:
     where = find_board(asked.target, aligned=True) if asked.aligned else find(asked.target)
     if asked.export and isinstance(where, Host):
         where = replace(where, frugal=True)  # C for any core, laid out for a small one
-    with spinner(f"reading {asked.model}"):
-        graph = load_model(asked, asked.model)
-        graph = graph if asked.audio is None else with_audio_front_end(graph, asked.audio)
-    if options is not None:
-        check_int8(graph, asked.model)
+    graph = read_model(asked, asked.model, learns=options is not None)
+    graph = graph if asked.audio is None else with_audio_front_end(graph, asked.audio)
     chosen = choose_scheme(graph, asked.scheme, asked.budget, where, options, streamed)
     with spinner(f"compiling {asked.model} for {asked.target}"):
         program = compile(
@@ -76,10 +73,7 @@ def profile_(asked: verbs.Profile) -> None:
         image = image or "buffered"
     else:
         where = find_board(asked.target, asked.sram, asked.flash, asked.stack, asked.compiler, asked.aligned)
-    with spinner(f"reading {asked.model}"):
-        graph = load_model(asked, asked.model)
-    if options is not None:
-        check_int8(graph, asked.model)
+    graph = read_model(asked, asked.model, learns=options is not None)
     try:
         program = _compile(asked, graph, where, options, image != "buffered")
     except StreamError as error:
@@ -88,11 +82,9 @@ def profile_(asked: verbs.Profile) -> None:
         warn(f"{error}, so it is held whole in SRAM")
         program = _compile(asked, graph, where, options, streamed=False)
     with spinner(f"measuring {program.graph.name} on {asked.target}"):
-        result = (
-            time_program(program, asked.steps, asked.seed, asked.runs)
-            if asked.target == "host"
-            else profile(program, asked.steps, asked.seed)
-        )
+        timed = asked.target == "host"
+        measured = (program, asked.steps, asked.seed)
+        result = time_program(*measured, asked.runs) if timed else profile(*measured)
     if asked.layers and not asked.as_json:
         print_rich(result.layers())
     show(result, asked.as_json)

@@ -38,6 +38,15 @@ def load_model(asked: Limited, model: str, shapes: list[str] | None = None) -> G
     return load(model, memory_bytes(asked.memory), input_shapes(shapes))
 
 
+def read_model(asked: Limited, model: str, learns: bool = False) -> Graph:
+    """Read a model with a spinner; raise if it is float32 and is to learn."""
+    with spinner(f"reading {model}"):
+        graph = load_model(asked, model)
+    if learns:
+        check_int8(graph, model)
+    return graph
+
+
 def read_data(asked: Reading, source: str) -> Data:
     """Read data as a verb's options ask for."""
     return load_data(source, memory_bytes(asked.memory), asked.short_side, asked.label)

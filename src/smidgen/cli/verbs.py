@@ -22,14 +22,12 @@ from smidgen.cli.options import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Demo(Overwriting):
     """Fit a network that ships to images that ship, and let an emulated board learn the same bytes."""
 
     output: Path = path(Path("out/demo"), "The folder to write.", "--output", "-o")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fit(Shaped, Sounding, Reading, Overwriting):
     """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
 
@@ -48,14 +46,12 @@ class Fit(Shaped, Sounding, Reading, Overwriting):
     seed: given.Seed = 0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Info(Shaped, Limited):
     """Show the layers of a model: shapes, MACs, parameters, quantization."""
 
     model: given.Model
 
 
-@dataclass(frozen=True, kw_only=True)
 class Run(Shaped, Limited, Overwriting):
     """Run a model on raw tensors."""
 
@@ -69,7 +65,6 @@ class Run(Shaped, Limited, Overwriting):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Import(Shaped, Limited, Overwriting):
     """Read a model of another format and write it as .smg, .tflite or .onnx."""
 
@@ -85,7 +80,6 @@ class Import(Shaped, Limited, Overwriting):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Quantize(Shaped, Sounding, Labelled, Overwriting):
     """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
 
@@ -109,7 +103,6 @@ class Quantize(Shaped, Sounding, Labelled, Overwriting):
     layers: bool = option(False, "Also show the signal-to-noise ratio of every layer.", "--layers")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Test(Sounding, Reading, Overwriting):
     """Test a model: accuracy, precision and recall by class, confusion; or errors where there are no classes."""
 
@@ -120,7 +113,6 @@ class Test(Sounding, Reading, Overwriting):
     output: Path | None = path(None, "Also write an HTML page with pictures.", "--output", "-o")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Predict(Sounding, Labelled):
     """Show what a model predicts: classes with probabilities, cells of a map, numbers, or reconstruction errors."""
 
@@ -133,7 +125,6 @@ class Predict(Sounding, Labelled):
     numbers: bool = option(False, "Show the outputs as numbers: they are not scores of classes.", "--numbers")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Analyze(Sounding, Reading, Overwriting):
     """Measure by training what each depth of biases and each layer's weights add to accuracy."""
 
@@ -153,7 +144,6 @@ class Analyze(Sounding, Reading, Overwriting):
     picture: given.Picture = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Search(Learning, Limited, Overwriting):
     """Find the scheme that promises the most accuracy within a budget."""
 
@@ -174,18 +164,23 @@ class Search(Learning, Limited, Overwriting):
     points: int = option(given.POINTS, "With --pareto: the number of budgets.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Train(Learning, Sounding, Reading, Overwriting):
     """Train on images with the device's arithmetic; write the model, a checkpoint and a report."""
 
     model: given.Model
     source: given.DataSource
     output: Path = path(..., "The folder for model, checkpoint and report.", "--output", "-o")
-    scheme: given.LearnedScheme = None
+    scheme: str | None = option(
+        None, "What learns: a published name, full, last:K, bias:K, head, or a JSON file.", autocompletion=given.schemes
+    )
     budget: str | None = option(
         None, "Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."
     )
-    target: given.TrainingTarget = "host"
+    target: str = option(
+        "host",
+        "host (this machine), cuda (the same bytes on a GPU), or a board: cortex-m7, …",
+        autocompletion=given.targets("host", "cuda"),
+    )
     epochs: int = option(12, "How many times to go through the images.")
     rate: given.LearningRate = given.AUTO
     schedule: given.ScheduleName = "cosine"
@@ -199,7 +194,6 @@ class Train(Learning, Sounding, Reading, Overwriting):
     quantized: bool = option(False, "Quantize a float32 model first, calibrated on these images.", "--quantize")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Compile(Learning, Sounding, Limited, Overwriting):
     """Write C sources, a header, an example main, and how to build them."""
 
@@ -218,7 +212,6 @@ class Compile(Learning, Sounding, Limited, Overwriting):
     picture: given.Picture = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Profile(Learning, Limited):
     """Measure SRAM, flash, instructions and exactness on an emulated board, or time and exactness on host."""
 
@@ -255,7 +248,6 @@ class Port:
     flash: Path | None = path(None, "File that keeps an emulated board's flash between commands.", "--flash")
 
 
-@dataclass(frozen=True, kw_only=True)
 class BoardProgram(Learning, Limited):
     """The program that a board runs."""
 
@@ -271,7 +263,6 @@ class BoardProgram(Learning, Limited):
         return cast(Port, self.context.obj)
 
 
-@dataclass(frozen=True, kw_only=True)
 class BoardTrain(BoardProgram, Reading, Overwriting):
     """Teach a board, sample by sample, starting from what it has learned; the board saves what it learns."""
 
@@ -284,7 +275,6 @@ class BoardTrain(BoardProgram, Reading, Overwriting):
     output: Path | None = path(None, "Also write the learned model: .smg, .tflite or .onnx.", "--output", "-o")
 
 
-@dataclass(frozen=True, kw_only=True)
 class BoardTest(BoardProgram, Reading):
     """Test what a board has learned, as `smidgen test` does with a model."""
 
@@ -292,7 +282,6 @@ class BoardTest(BoardProgram, Reading):
     images: given.SampleLimit = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class BoardPredict(BoardProgram, Labelled):
     """Show what a board predicts, as `smidgen predict` does with a model."""
 
@@ -300,7 +289,6 @@ class BoardPredict(BoardProgram, Labelled):
     top: given.Likeliest = given.TOP
 
 
-@dataclass(frozen=True, kw_only=True)
 class BoardReplay(Verb):
     """Let a board learn again from the features it kept of earlier images (compile --replay)."""
 
@@ -309,21 +297,18 @@ class BoardReplay(Verb):
     save: bool = option(True, "Let the board save at the end.", "--save/--no-save")
 
 
-@dataclass(frozen=True, kw_only=True)
 class BoardSave(Overwriting):
     """Save what a board has learned: in its memory, or in a file."""
 
     output: Path | None = path(None, "Write this file here, instead of the board's memory.", "--output", "-o")
 
 
-@dataclass(frozen=True, kw_only=True)
 class BoardLoad(Verb):
     """Restore what a board saved: from its memory, or from a file."""
 
     file: Path | None = path(None, "Read this file, instead of the board's memory.", "--input", "-i")
 
 
-@dataclass(frozen=True, kw_only=True)
 class BoardMonitor(Verb):
     """Watch a board learn: steps, losses, faults of the line; Ctrl-C ends it."""
 

@@ -19,6 +19,7 @@ from smidgen.selection.contributions import (
     LayerShare,
     layer_names,
 )
+from smidgen.selection.trials import SHARES
 from smidgen.training.head import layers
 
 HEAD = 0.2  # top-1 with the head alone; only differences from it count
@@ -27,7 +28,6 @@ HALVED = 1 / 7  # of all layers, from the last, whose biases add half of that
 LAST_LAYER = 0.08  # what the last layer's weights add to biases
 RISE = 4  # the power of its place with which a layer's gain grows: one half-way adds a sixteenth of the last
 BEND = 2 / 3  # a quarter of the channels adds four tenths of what all of them do
-SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1))
 KEPT = {8: 0.6, 10: 0.8, 12: 1.0}  # of what weights add, by their bits
 SAID = "everything: gains are by rule (layers that do not narrow, later ones more), not measured; run smidgen analyze"
 

@@ -52,6 +52,8 @@ class Outcome:
 
 
 DIVERGED = Outcome(0.0, None)
+PartCallback = Callable[[float], None]  # gets the progress of trials under way, in trials, where that is known
+Outcomes = Generator[tuple[Trial, Outcome], None, None]
 
 
 def ignore(_: float) -> None:
@@ -61,13 +63,8 @@ def ignore(_: float) -> None:
 class Launcher(Protocol):
     """A way to run trials; the numbers are the same on each."""
 
-    def launch(
-        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = ignore
-    ) -> Generator[tuple[Trial, Outcome]]:
-        """Yield the outcome of every trial, as they end.
-
-        `on_part` gets the progress of those under way, in trials, where that is known.
-        """
+    def launch(self, setup: Setup, trials: Sequence[Trial], on_part: PartCallback = ignore) -> Outcomes:
+        """Yield the outcome of every trial, as they end."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +73,7 @@ class OnHost:
 
     workers: int
 
-    def launch(
-        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = ignore
-    ) -> Generator[tuple[Trial, Outcome]]:
+    def launch(self, setup: Setup, trials: Sequence[Trial], on_part: PartCallback = ignore) -> Outcomes:
         yield from share_out(run_trial, setup, trials, self.workers)
 
 
@@ -89,9 +84,7 @@ class OnDevice:
     workers: int
     device: str = "cuda"
 
-    def launch(
-        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = ignore
-    ) -> Generator[tuple[Trial, Outcome]]:
+    def launch(self, setup: Setup, trials: Sequence[Trial], on_part: PartCallback = ignore) -> Outcomes:
         _check_device(self.device)
         few = replace(setup.data, train=setup.data.train.spread(EXAMPLES), test=setup.data.test.spread(1))
         slim = replace(setup, data=few)  # all that compiling needs
@@ -122,9 +115,7 @@ def run_trial(setup: Setup, trial: Trial) -> Outcome:
     return Outcome(learned.accuracy, learned.record[-1].loss)
 
 
-def run_fleet(
-    setup: Setup, programs: Sequence[Program], device: str, on_part: Callable[[float], None]
-) -> list[Outcome]:
+def run_fleet(setup: Setup, programs: Sequence[Program], device: str, on_part: PartCallback) -> list[Outcome]:
     """Train and test many programs at once, in PyTorch."""
     from smidgen.simulation import FleetProgress, simulate
 
@@ -177,9 +168,7 @@ class OnRay:
     target: str | None = None  # host: leave GPUs alone
     device: str = "cuda"  # of PyTorch, on a machine whose GPU Ray hands out
 
-    def launch(
-        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = ignore
-    ) -> Generator[tuple[Trial, Outcome]]:
+    def launch(self, setup: Setup, trials: Sequence[Trial], on_part: PartCallback = ignore) -> Outcomes:
         try:
             import ray
         except ImportError:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from unicorn import Uc, UcError
 from unicorn import unicorn_const as uc
@@ -21,7 +22,6 @@ from smidgen.targets.image import Image
 
 PAINT = b"\xa5"  # what SRAM holds after a reset: of the stack it shows how far that was used
 OPEN, WRITE, READ = 0x01, 0x05, 0x06  # semihosting operations; any other one ends the program
-REQUESTS, ANSWERS = 1, 2  # the files' handles
 STACK = ".stack"  # the section of SRAM that is reserved for it
 WORD = 4  # bytes
 NEVER = 0xFFFF_FFFF  # an address the program never reaches
@@ -29,17 +29,10 @@ NEVER = 0xFFFF_FFFF  # an address the program never reaches
 READS, WRITES = ((uc.UC_MEM_READ_UNMAPPED, uc.UC_MEM_READ_PROT), (uc.UC_MEM_WRITE_UNMAPPED, uc.UC_MEM_WRITE_PROT))
 
 
-@dataclass(frozen=True)
-class _Access:
-    """A memory access that cannot be."""
-
-    kind: int
-    address: int
-    size: int
-
-
 class EmulatedBoard:
     """Runs a program from reset, request by request."""
+
+    handles: ClassVar[Mapping[bytes, int]] = {b"requests": 1, b"answers": 2}  # of the files that it opens
 
     def __init__(self, board: Board, image: Image, counter: Counter, cache: Path) -> None:
         self.board, self.image, self.counter = board, image, counter
@@ -47,7 +40,7 @@ class EmulatedBoard:
         self._uc = self._emulator()
         self._requests, self._answers = b"", bytearray()
         self._exception: int | None = None
-        self._access: _Access | None = None
+        self._access: tuple[int, int, int] | None = None  # that cannot be: its kind, address and size
         self._trapped = self._last = self._ended = False
         counter.attach(self._uc, cache)
         self._pc = self._reset()
@@ -147,10 +140,10 @@ class EmulatedBoard:
         result = 0
         if operation == OPEN:
             name, _mode, length = self._words(at)
-            result = REQUESTS if self._uc.mem_read(name, length) == b"requests" else ANSWERS
+            result = self.handles.get(bytes(self._uc.mem_read(name, length)), NEVER)
         elif operation == READ:
             _, to, size = self._words(at)
-            if len(self._requests) < size and not self._last:
+            if self._waits(size) and not self._last:
                 return False
             taken, self._requests = self._requests[:size], self._requests[size:]
             self._uc.mem_write(to, taken)
@@ -162,13 +155,13 @@ class EmulatedBoard:
             return False
         else:
             raise TargetError(f"the program on {self.board.name} ended in {self.image.place(self._pc)}")
-        self._answered(result)
+        self._uc.reg_write(self._cpu.operation, result)
+        self._pc += len(self._cpu.call)  # go on behind it
         return True
 
-    def _answered(self, result: int) -> None:
-        """Go on behind a semihosting call."""
-        self._uc.reg_write(self._cpu.operation, result)
-        self._pc += len(self._cpu.call)
+    def _waits(self, size: int) -> bool:
+        """Return whether a read of this many bytes waits for more to come."""
+        return len(self._requests) < size
 
     def _words(self, at: int) -> tuple[int, int, int]:
         first, second, third = struct.unpack("<III", self._uc.mem_read(at, 12))
@@ -179,7 +172,7 @@ class EmulatedBoard:
         emulator.emu_stop()
 
     def _refused(self, emulator: Uc, kind: int, address: int, size: int, value: int, _: object) -> bool:
-        self._access = _Access(kind, address, size)
+        self._access = kind, address, size
         return False
 
     def _fault(self, error: str) -> str:
@@ -188,15 +181,14 @@ class EmulatedBoard:
         name, place, access = self.board.name, self.image.place(pc), self._access
         if access is None:
             return f"the program on {name} faulted in {place}: {error}"
-        there = self._lies(access.address)
-        if access.kind not in (*READS, *WRITES):
+        kind, address, size = access
+        there = self._lies(address)
+        if kind not in (*READS, *WRITES):
             return f"the program on {name} jumped from about {self.image.place(link & ~1)} to {there}"
-        what = f"{place} {'wrote' if access.kind in WRITES else 'read'} {access.size} bytes at {there}"
-        if sp < self.board.sram.origin or 0 < self.board.sram.origin - access.address <= PAGE:
-            size = self._stack_top - self.board.sram.origin
-            return (
-                f"the stack of the program on {name} outgrew its {size:,} bytes: {what}; give the board a larger stack"
-            )
+        what = f"{place} {'wrote' if kind in WRITES else 'read'} {size} bytes at {there}"
+        if sp < self.board.sram.origin or 0 < self.board.sram.origin - address <= PAGE:
+            room = f"{self._stack_top - self.board.sram.origin:,} bytes"
+            return f"the stack of the program on {name} outgrew its {room}: {what}; give the board a larger stack"
         return f"the program on {name} faulted: {what}"
 
     def _lies(self, address: int) -> str:

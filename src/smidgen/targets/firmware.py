@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -178,8 +178,12 @@ def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, p
     """Raise TargetError unless the board has that much flash or SRAM."""
     there = (board.flash if what == "flash" else board.sram).bytes
     if needed > there:
-        ways = [] if what == "flash" else list(_smaller(sources))
-        way = ", ".join([*ways, "take a smaller network or a board with more"])
+        ways = {
+            "let fewer layers or channels learn": what == "SRAM" and sources.learns,
+            "stream the image": what == "SRAM" and not sources.streamed_input,
+            "take a smaller network or a board with more": True,
+        }
+        way = ", ".join(way for way, helps in ways.items() if helps)
         figures = f"{graph.name} needs {needed:,} bytes of {what}, {board.name} has {there:,}: {parts}"
         raise TargetError(f"{figures}. {way[0].upper()}{way[1:]}.")
 
@@ -192,14 +196,6 @@ def _fit_stack(graph: Graph, board: Board, bound: StackBound) -> None:
             f"the stack of {graph.name} can grow to {bound.bytes:,} bytes, {board.name} reserves {board.stack:,}: "
             f"{calls}. Reserve more with --stack {-(-bound.bytes // KIB)}KB, or Board(stack=…)."
         )
-
-
-def _smaller(sources: Sources) -> Iterator[str]:
-    """Yield ways to lower a program's SRAM."""
-    if sources.learns:
-        yield "let fewer layers or channels learn"
-    if not sources.streamed_input:
-        yield "stream the image"
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,17 @@ from smidgen.codegen import PORTABLE, Sources, render, serves
 from smidgen.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
-from smidgen.memory import Plan, state_bytes, state_offsets
-from smidgen.targets.device import Device, Target, check_audio, check_latent, check_state, check_step
+from smidgen.memory import Plan, state_bytes
+from smidgen.targets.device import (
+    Device,
+    Target,
+    check_audio,
+    check_latent,
+    check_step,
+    read_state,
+    state_block,
+    tensor,
+)
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
@@ -124,18 +133,15 @@ class HostDevice(Device):
         return features
 
     def outputs(self) -> tuple[Array, ...]:
-        return tuple(
-            memory.view(v.type.dtype).reshape(v.type.shape).copy()
-            for v, memory in zip(self.graph.outputs, self._outputs, strict=True)
-        )
+        return tuple(tensor(v, memory.tobytes()) for v, memory in zip(self.graph.outputs, self._outputs, strict=True))
 
     def state(self) -> dict[str, Array]:
-        return {v.name: self._kept(v, offset).copy() for v, offset in state_offsets(self.graph).items()}
+        self._loaded()
+        return read_state(self.graph, self._state.tobytes())
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        check_state(self.graph, state)
-        for v, offset in state_offsets(self.graph).items():
-            self._kept(v, offset)[...] = state[v.name]
+        self._loaded()
+        self._state[:] = np.frombuffer(state_block(self.graph, state), np.uint8)
 
     def twin(self) -> HostDevice:
         """Another device that runs the same program in the same state, at the same time."""
@@ -156,10 +162,13 @@ class HostDevice(Device):
         for value, array in zip(inputs, arrays, strict=True):
             self._inputs[value][:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
-    def _function(self, name: str) -> ctypes._NamedFuncPointer:
+    def _loaded(self) -> ctypes.CDLL:
         if self._library is None:
             raise TargetError(f"the device running {self.graph.name} is closed; start another")
-        function: ctypes._NamedFuncPointer = getattr(self._library, f"{self._prefix}_{name}")  # looked up once
+        return self._library
+
+    def _function(self, name: str) -> ctypes._NamedFuncPointer:
+        function: ctypes._NamedFuncPointer = getattr(self._loaded(), f"{self._prefix}_{name}")  # looked up once
         return function
 
     def _from_rows(self, value: Value) -> Array:
@@ -173,10 +182,6 @@ class HostDevice(Device):
         self._read = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(read)
         self._function("source")(self._read, None)
         return image
-
-    def _kept(self, value: Value, offset: int) -> Array:
-        self._function("state")  # raises where the device is closed
-        return self._state[offset : offset + value.type.bytes].view(value.type.dtype).reshape(value.type.shape)
 
     def _memory(self, role: str, size: int, *index: int) -> Array:
         """The library's own memory of an input, an output or the state, as bytes."""
@@ -244,9 +249,7 @@ class TimedDevice(HostDevice):
 
     def times(self) -> Array:
         """Nanoseconds in each node's kernel since the last call, and, at the end, of the code between kernels."""
-        if self._library is None:
-            raise TargetError(f"the device running {self.graph.name} is closed; start another")
-        take, taken = self._library.smg_take_marks, ctypes.c_int()
+        take, taken = self._loaded().smg_take_marks, ctypes.c_int()
         take.restype = ctypes.POINTER(ctypes.c_double)
         marks = np.ctypeslib.as_array(take(ctypes.byref(taken)), (2 * self._calls.size,))[: taken.value]
         nodes: Array = np.zeros(len(self.graph.nodes) + 1)

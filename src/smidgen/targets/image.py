@@ -9,7 +9,7 @@ are taken for those called through pointers. Interrupts, of which programs have 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +52,7 @@ class Image:
     symbols: tuple[Symbol, ...]  # by address
     isa: Isa
     code: bytes  # of the section .text
+    marks: tuple[tuple[int, bool], ...]  # where code and data begin in it: an address, and whether it is code
 
     @property
     def flash_bytes(self) -> int:
@@ -100,8 +101,9 @@ def read_image(path: Path) -> Image:
             for section in elf.iter_sections()
             if section["sh_flags"] & ALLOCATED and section["sh_size"]
         )
-        symbols, code = sorted(_symbols(elf), key=lambda s: s.address), elf.get_section_by_name(".text").data()
-        return Image(loads, sections, tuple(symbols), MACHINES[elf["e_machine"]], code)
+        symbols, text = sorted(_symbols(elf), key=lambda s: s.address), elf.get_section_by_name(".text")
+        marks = tuple(_marks(elf, text["sh_addr"], text["sh_addr"] + text["sh_size"]))
+        return Image(loads, sections, tuple(symbols), MACHINES[elf["e_machine"]], text.data(), marks)
 
 
 def _loads(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
@@ -128,6 +130,13 @@ def _symbols(elf: ELFFile) -> list[Symbol]:
             if address not in found or symbol.bytes > found[address].bytes:  # of aliases one is enough
                 found[address] = symbol
     return list(found.values())
+
+
+def _marks(elf: ELFFile, start: int, end: int) -> list[tuple[int, bool]]:
+    """Return the marks in [start, end); a text without marks is all code."""
+    symbols = ((symbol["st_value"], symbol.name) for symbol in elf.get_section_by_name(".symtab").iter_symbols())
+    marked = ((at, name) for at, name in symbols if start <= at < end and name.startswith(("$t", "$x", "$d")))
+    return sorted((at, not name.startswith("$d")) for at, name in marked) or [(start, True)]
 
 
 START = "reset"
@@ -164,8 +173,7 @@ def bound_stack(path: Path) -> StackBound:
 
 def read_calls(path: Path) -> CallGraph:
     """Who calls whom in an ELF file."""
-    with path.open("rb") as file:
-        return CallGraph(tuple(_functions(ELFFile(file))))
+    return CallGraph(tuple(_functions(read_image(path))))
 
 
 @dataclass(frozen=True)
@@ -214,18 +222,16 @@ class CallGraph:
         return known[function.address]
 
 
-def _functions(elf: ELFFile) -> Iterator[Function]:
+def _functions(image: Image) -> Iterator[Function]:
     """Every function of the program, by address; what only branches within itself does not show."""
-    text = elf.get_section_by_name(".text")
-    code, origin = text.data(), text["sh_addr"]
-    names, marks = _functions_and_marks(elf, origin, origin + len(code))
-    starts, effects = sorted(names), READERS[MACHINES[elf["e_machine"]]]
-    for address, following in zip(starts, [*starts[1:], origin + len(code)], strict=True):
-        name, size = names[address]
-        end = address + size if size else following
-        parts = _parts(address, end, marks)
-        found = [effect for start, stop in parts for effect in effects(code, origin, start, stop)]
-        yield _function(name, address, end, found)
+    text, effects = image.section(".text"), READERS[image.isa]
+    symbols = [s for s in image.symbols if s.is_code and text.address <= s.address < text.address + text.bytes]
+    ends = [*(s.address for s in symbols[1:]), text.address + text.bytes]
+    for symbol, following in zip(symbols, ends, strict=True):
+        address, end = symbol.address, symbol.address + symbol.bytes if symbol.bytes else following
+        parts = _parts(address, end, image.marks)
+        found = [effect for start, stop in parts for effect in effects(image.code, text.address, start, stop)]
+        yield _function(symbol.name, address, end, found)
 
 
 def _function(name: str, address: int, end: int, found: list[Effect]) -> Function:
@@ -234,28 +240,7 @@ def _function(name: str, address: int, end: int, found: list[Effect]) -> Functio
     return Function(name, address, end, frame, tuple(branches), any(e.kind == "pointer" for e in found))
 
 
-def _functions_and_marks(
-    elf: ELFFile, origin: int, end: int
-) -> tuple[dict[int, tuple[str, int]], list[tuple[int, bool]]]:
-    """Functions by address with their bytes, and where code and data begin: an address, and whether it is code.
-
-    A text without marks is all code.
-    """
-    names: dict[int, tuple[str, int]] = {}
-    marks: list[tuple[int, bool]] = []
-    for symbol in elf.get_section_by_name(".symtab").iter_symbols():
-        address, size = symbol["st_value"], symbol["st_size"]
-        if not origin <= address < end:
-            continue
-        if symbol["st_info"]["type"] == "STT_FUNC":
-            start = address & ~1  # bit 0 means Thumb
-            names[start] = max(names.get(start, ("", -1)), (symbol.name, size), key=lambda item: item[1])
-        elif symbol.name.startswith(("$t", "$x", "$d")):
-            marks.append((address, not symbol.name.startswith("$d")))
-    return names, sorted(marks) or [(origin, True)]
-
-
-def _parts(start: int, end: int, marks: list[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
+def _parts(start: int, end: int, marks: Sequence[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
     """The parts of [start, end) that are code: constants lie between them."""
     first = max(bisect_right(marks, (start, True)) - 1, 0)
     for (at, is_code), following in zip(marks[first:], [*(m for m, _ in marks[first + 1 :]), end], strict=True):

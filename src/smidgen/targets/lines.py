@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import re
 import select
-import subprocess
-import tempfile
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from unicorn import Uc
@@ -22,16 +20,15 @@ from smidgen.compiler import Cache
 from smidgen.data.files import read_whole, write_whole
 from smidgen.errors import InputError, TargetError
 from smidgen.targets import toolchain
-from smidgen.targets.board import OPEN, READ, WRITE, EmulatedBoard
+from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, Board, Region, aligned_only
 from smidgen.targets.counter import Counter
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.flash import BLANK, BOARD_FLASH, EmulatedFlash
 from smidgen.targets.image import Image, read_image
-from smidgen.targets.qemu import CHUNK, end_qemu, find_qemu, loaded, open_pipe, vectors
+from smidgen.targets.qemu import CHUNK, QemuMachine
 
 LINE_IN, LINE_OUT = b"line-in", b"line-out"
-HANDLES = {LINE_IN: 1, LINE_OUT: 2}
 KEPT = ".kept"  # the section of a program's flash that a store writes
 STARTING = 200_000_000  # instructions until a program with a link waits for bytes, at most
 WORD, ERASED = 4, 0xFFFF_FFFF
@@ -44,25 +41,22 @@ class LinkedBoard(EmulatedBoard):
     of ones at the start of a sector erases that sector.
     """
 
+    handles: ClassVar[Mapping[bytes, int]] = {LINE_IN: 1, LINE_OUT: 2}
+
     def __init__(self, board: Board, image: Image, counter: Counter, cache: Path, flash: EmulatedFlash) -> None:
         super().__init__(board, image, counter, cache)
         self.flash = flash
         self._kept = image.section(KEPT)
         self._failed: str | None = None  # what went wrong with flash
-        if self._kept.bytes:
-            self._attach()
-
-    def _attach(self) -> None:
-        """Put the flash where the program has it, and watch what it writes there."""
         at, size = self._kept.address, self._kept.bytes
+        if not size:
+            return
         self._uc.mem_protect(at, size, uc.UC_PROT_READ | uc.UC_PROT_WRITE)
-        self._uc.mem_write(at, self.flash.bytes[:size].tobytes())
+        self._uc.mem_write(at, flash.bytes[:size].tobytes())
         self._uc.hook_add(uc.UC_HOOK_MEM_WRITE, self._written, begin=at, end=at + size - 1)
-        for sector in self.flash.worn:  # memory takes what is written, a worn sector does not
-            begin = at + sector * self.flash.part.sector_bytes
-            self._uc.hook_add(
-                uc.UC_HOOK_MEM_READ, self._read_worn, begin=begin, end=begin + self.flash.part.sector_bytes - 1
-            )
+        for sector in flash.worn:  # memory takes what is written, a worn sector does not
+            begin, bytes_ = at + sector * flash.part.sector_bytes, flash.part.sector_bytes
+            self._uc.hook_add(uc.UC_HOOK_MEM_READ, self._read_worn, begin=begin, end=begin + bytes_ - 1)
 
     def _read_worn(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
         """A sector that does not erase is about to be read."""
@@ -100,34 +94,8 @@ class LinkedBoard(EmulatedBoard):
         if self._failed is not None:
             raise TargetError(self._failed)
 
-    def _served(self) -> bool:
-        """Do what a semihosting call asks; False where it waits for a byte."""
-        operation, at = (self._uc.reg_read(r) for r in (self._cpu.operation, self._cpu.arguments))
-        serve: dict[int, Callable[[int], int | None]] = {OPEN: self._opens, READ: self._reads, WRITE: self._writes}
-        if operation not in serve:
-            raise TargetError(f"the program on {self.board.name} ended in {self.image.place(self._pc)}")
-        result = serve[operation](at)
-        if result is None:
-            return False
-        self._answered(result & 0xFFFF_FFFF)
-        return True
-
-    def _opens(self, at: int) -> int:
-        address, _mode, length = self._words(at)
-        return HANDLES.get(bytes(self._uc.mem_read(address, length)), -1)
-
-    def _reads(self, at: int) -> int | None:
-        _, to, size = self._words(at)
-        if not self._requests and not self._last:
-            return None
-        taken, self._requests = self._requests[:size], self._requests[size:]
-        self._uc.mem_write(to, taken)
-        return size - len(taken)
-
-    def _writes(self, at: int) -> int:
-        _, data, size = self._words(at)
-        self._answers += self._uc.mem_read(data, size)
-        return 0
+    def _waits(self, size: int) -> bool:
+        return not self._requests
 
 
 class EmulatedStream:
@@ -157,24 +125,16 @@ class EmulatedStream:
             write_whole(self._kept, self.board.flash.bytes.tobytes())
 
 
-class QemuStream:
+class QemuStream(QemuMachine):
     """A board from reset on. What it saves lies in QEMU's memory, and is gone where the line is closed."""
 
     def __init__(self, name: str, board: Board, image: Image) -> None:
         """TargetError where QEMU is not installed."""
-        self.name, self.board = name, board
-        command, self._folder = find_qemu(board), tempfile.TemporaryDirectory(prefix="smidgen-qemu-")
-        place, kept = Path(self._folder.name), image.section(KEPT)
+        kept = image.section(KEPT)
         blank = ((kept.address, bytes([BLANK]) * kept.bytes),) if kept.bytes else ()
-        self._files = [open_pipe(place / line.decode()) for line in (LINE_IN, LINE_OUT)]
-        self._log = place / "log"
-        arguments = loaded(((0, vectors(board, image)), *image.loads, *blank), place)
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [command, *arguments], cwd=place, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,  # so that Ctrl-C is for the host alone
-            )  # fmt: skip
-        self._end = weakref.finalize(self, end_qemu, self._process, self._files, self._folder)
+        super().__init__(board, image, {LINE_IN.decode(): True, LINE_OUT.decode(): True}, blank)
+        self.name = name
+        self._start()
 
     def read(self, seconds: float) -> bytes:
         """Return the bytes that came; TargetError where QEMU has ended."""
@@ -191,16 +151,10 @@ class QemuStream:
         except BlockingIOError:
             return
 
-    def close(self) -> None:
-        """End QEMU."""
-        self._end()
-
     def _check(self) -> None:
         if self._process.poll() is not None:
-            lines = self._log.read_text(errors="replace").strip().splitlines()
-            raise TargetError(
-                f"the emulator of {self.board.name} has ended: {lines[0] if lines else 'it gives no reason'}"
-            )
+            reason = self._complaint() or "it gives no reason"
+            raise TargetError(f"the emulator of {self.board.name} has ended: {reason}")
 
 
 def line_to(name: str, target: BoardTarget, firmware: Path, kept: Path | None = None) -> EmulatedStream | QemuStream:

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from smidgen.compiler import Cache, find_compiler
@@ -32,57 +32,69 @@ CHUNK = 1 << 16
 SIZE = struct.Struct("<i")  # before each part of an answer: its bytes
 
 
-class QemuBoard:
-    """Runs a program from reset, request by request."""
+class QemuMachine:
+    """QEMU, its memory loaded with a program, and pipes to it, in a folder that goes with it."""
 
-    def __init__(self, board: Board, image: Image, counter: Counter, cache: Path) -> None:
-        """TargetError where QEMU is not installed, or takes no plugin of ours."""
-        self.board, self.image, self.counter = board, image, counter
-        self._qemu = find_qemu(board)
-        self._folder = tempfile.TemporaryDirectory(prefix="smidgen-qemu-")
-        self._place = Path(self._folder.name)
-        self._ended = False
-        self._received = b""
-        self._files: list[int] = []  # the ends of the pipes: requests, answers
-        self._share()
-        self._process = self._started(cache)
-        self._end = weakref.finalize(self, end_qemu, self._process, self._files, self._folder)
+    def __init__(
+        self, board: Board, image: Image, pipes: Mapping[str, bool], more: Iterable[tuple[int, bytes]] = ()
+    ) -> None:
+        """`pipes`: names, and whether both ends are opened here; `more`: memory by address, beside the program.
 
-    def _share(self) -> None:
-        """Put the program, the counter and two pipes where QEMU finds them."""
-        fields = self.counter.fields
-        (fault,) = struct.unpack_from("<I", vectors(self.board, self.image), 4 * HARD_FAULT)
-        fields.fault, fields.limit = fault & ~1, (1 << 64) - 1
-        self.counter.share(self._place / "counter")
-        for name in ("requests", "answers"):
-            self._files.append(open_pipe(self._place / name, name == "requests"))
+        TargetError where QEMU is not installed.
+        """
+        self.board, self.image = board, image
+        self._command = [find_qemu(board), "-M", MACHINE, "-nographic", "-monitor", "none", "-serial", "none"]
+        self._command += ["-semihosting"]
+        folder, self._started = tempfile.TemporaryDirectory(prefix="smidgen-qemu-"), list[subprocess.Popen[bytes]]()
+        self._place, self._files = Path(folder.name), list[int]()
+        self._end = weakref.finalize(self, end_qemu, self._started, self._files, folder)
+        for address, data in ((0, vectors(board, image)), *image.loads, *more):
+            (self._place / f"{address:08x}").write_bytes(data)
+            self._command += ["-device", f"loader,file={address:08x},addr=0x{address:x},force-raw=on"]
+        for name, both_ends in pipes.items():  # QEMU opens the other end: without both here, a write would wait for it
+            os.mkfifo(self._place / name)
+            self._files.append(os.open(self._place / name, (os.O_RDWR if both_ends else os.O_RDONLY) | os.O_NONBLOCK))
 
-    def _started(self, cache: Path) -> subprocess.Popen[bytes]:
-        """QEMU, with a plugin of the first version that it takes."""
-        loads = ((0, vectors(self.board, self.image)), *self.image.loads)
-        command = [self._qemu, *loaded(loads, self._place)]
-        folder = Path(__file__).parent
-        sources = {name: (folder / name).read_text() for name in ("counter.c", "qemu_counter.c")}
-        for version in PLUGIN_VERSIONS:
-            flags = ("-shared", "-D_DEFAULT_SOURCE", f"-DPLUGIN_VERSION={version}", "qemu_counter.c")
-            plugin = Cache(cache, find_compiler()).build(".so", sources, *flags)
-            with (self._place / "log").open("wb") as log:
-                process = subprocess.Popen(
-                    [*command, "-plugin", str(plugin)],
-                    cwd=self._place, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                )  # fmt: skip
-            if self._opens(process):
-                return process
-        raise TargetError(f"{QEMU} does not run the program: {self._complaint() or 'it gives no reason'}")
+    def _start(self, *arguments: str) -> None:
+        with (self._place / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*self._command, *arguments], cwd=self._place, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,  # so that Ctrl-C is for the host alone
+            )  # fmt: skip
+        self._started.append(self._process)
 
     def _complaint(self) -> str:
         """Return the first line that QEMU printed."""
         return next(iter((self._place / "log").read_text(errors="replace").strip().splitlines()), "")
 
-    def _opens(self, process: subprocess.Popen[bytes]) -> bool:
+    def close(self) -> None:
+        """End QEMU."""
+        self._end()
+
+
+class QemuBoard(QemuMachine):
+    """Runs a program from reset, request by request."""
+
+    def __init__(self, board: Board, image: Image, counter: Counter, cache: Path) -> None:
+        """TargetError where QEMU is not installed, or takes no plugin of ours."""
+        super().__init__(board, image, {"requests": True, "answers": False})
+        self.counter, self._ended, self._received = counter, False, b""
+        (fault,) = struct.unpack_from("<I", vectors(board, image), 4 * HARD_FAULT)
+        counter.fields.fault, counter.fields.limit = fault & ~1, (1 << 64) - 1
+        counter.share(self._place / "counter")
+        folder = Path(__file__).parent
+        sources = {name: (folder / name).read_text() for name in ("counter.c", "qemu_counter.c")}
+        for version in PLUGIN_VERSIONS:  # the first that it takes
+            flags = ("-shared", "-D_DEFAULT_SOURCE", f"-DPLUGIN_VERSION={version}", "qemu_counter.c")
+            self._start("-plugin", str(Cache(cache, find_compiler()).build(".so", sources, *flags)))
+            if self._opens():
+                return
+        raise TargetError(f"{QEMU} does not run the program: {self._complaint() or 'it gives no reason'}")
+
+    def _opens(self) -> bool:
         """Return whether the program answers; False where QEMU ends before that."""
         while not select.select([self._files[-1]], [], [], PATIENCE)[0]:
-            if process.poll() is not None:
+            if self._process.poll() is not None:
                 return False
         return True
 
@@ -153,30 +165,14 @@ class QemuBoard:
         return 0
 
     def close(self) -> None:
-        """End QEMU."""
         self._ended = True
-        self._end()
+        super().close()
 
 
 def vectors(board: Board, image: Image) -> bytes:
     """A program's vector table, which lies where flash begins."""
     origin = board.flash.origin
     return next(data[origin - at :][:VECTORS] for at, data in image.loads if at <= origin < at + len(data))
-
-
-def loaded(loads: Iterable[tuple[int, bytes]], folder: Path) -> list[str]:
-    """QEMU's arguments for a machine whose memory holds these contents by address, as files of a folder."""
-    arguments = ["-M", MACHINE, "-nographic", "-monitor", "none", "-serial", "none", "-semihosting"]
-    for address, data in loads:
-        (folder / f"{address:08x}").write_bytes(data)
-        arguments += ["-device", f"loader,file={address:08x},addr=0x{address:x},force-raw=on"]
-    return arguments
-
-
-def open_pipe(path: Path, both_ends: bool = True) -> int:
-    """A new pipe, of which QEMU opens the other end: without both here, to write to it would wait for that."""
-    os.mkfifo(path)
-    return os.open(path, (os.O_RDWR if both_ends else os.O_RDONLY) | os.O_NONBLOCK)
 
 
 def find_qemu(board: Board) -> str:
@@ -189,10 +185,13 @@ def find_qemu(board: Board) -> str:
     return found
 
 
-def end_qemu(process: subprocess.Popen[bytes], files: list[int], folder: tempfile.TemporaryDirectory[str]) -> None:
+def end_qemu(
+    started: Sequence[subprocess.Popen[bytes]], files: list[int], folder: tempfile.TemporaryDirectory[str]
+) -> None:
     """End it, and leave nothing behind."""
-    process.kill()
-    process.wait()
+    for process in started:
+        process.kill()
+        process.wait()
     for file in files:
         os.close(file)
     folder.cleanup()
