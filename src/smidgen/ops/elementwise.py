@@ -274,10 +274,9 @@ class MulGrad(GradOp):
     def bound(self, node: Node) -> int:
         return 127 * 255
 
-    def params(self, node: Node) -> Params:
-        out, b = node.outs[0].type, node.ins[1].type
-        sizes = {"n": out.size, "c": out.shape[-1], "b_period": b.size, "b_zero": b.zero}
-        return {**sizes, **self.rounding(node)}
+    def sizes(self, node: Node) -> Params:
+        b = node.ins[1].type
+        return {**super().sizes(node), "b_period": b.size, "b_zero": b.zero}
 
 
 @op
@@ -303,10 +302,8 @@ class RepeatGrad(GradOp):
     def bound(self, node: Node) -> int:
         return 127 * (node.ins[0].type.size // node.outs[0].type.size)
 
-    def params(self, node: Node) -> Params:
-        out = node.outs[0].type
-        sizes = {"n": out.size, "c": out.shape[-1], "repeats": node.ins[0].type.size // out.size}
-        return {**sizes, **self.rounding(node)}
+    def sizes(self, node: Node) -> Params:
+        return {**super().sizes(node), "repeats": node.ins[0].type.size // node.outs[0].type.size}
 
 
 def check_comparable(what: str, a: Type, b: Type) -> None:

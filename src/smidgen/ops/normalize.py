@@ -269,12 +269,10 @@ class NormalizeGrad(GradOp):
         most = largest_sum(node.ins[1].type, self.split(node).size, self.epsilon)
         return most << self.fraction if self.fraction >= 0 else (most >> -self.fraction) + 1
 
-    def params(self, node: Node) -> Params:
-        split, x = self.split(node), node.ins[1].type
-        return {
-            **split.params(x, self.epsilon), "size_bits": split.size.bit_length(),
-            "fraction": self.fraction, **self.rounding(node),
-        }  # fmt: skip
+    def sizes(self, node: Node) -> Params:
+        split = self.split(node)
+        fields = split.params(node.ins[1].type, self.epsilon)
+        return {**fields, "size_bits": split.size.bit_length(), "fraction": self.fraction}
 
 
 def _mean(x: Array, size: int) -> Array:

@@ -162,9 +162,9 @@ class MeanGrad(GradOp):
     def bound(self, node: Node) -> int:
         return 127
 
-    def params(self, node: Node) -> Params:
+    def sizes(self, node: Node) -> Params:
         _, h, w, c = node.outs[0].type.shape
-        return {"n": h * w, "c": c, **self.rounding(node)}
+        return {"n": h * w, "c": c}
 
 
 @dataclass(frozen=True)
@@ -186,6 +186,9 @@ class PoolGrad(GradOp):
         check_pads(what, self.size, self.pad)
         if self.window.output(x, what) != dy.shape[1:3] or x.shape[3] != dy.shape[3]:
             raise GraphError(f"{what} of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
+
+    def sizes(self, node: Node) -> Params:
+        return self.window.params(node.outs[0].type, node.ins[0].type)
 
     def overlap(self) -> int:
         """Return how many windows can see one element."""
@@ -224,9 +227,8 @@ class AvgPoolGrad(PoolGrad):
     def bound(self, node: Node) -> int:
         return (127 << self.SHARE_BITS) * self.overlap()
 
-    def params(self, node: Node) -> Params:
-        geometry = self.window.params(node.outs[0].type, node.ins[0].type)
-        return {**geometry, "share_bits": self.SHARE_BITS, **self.rounding(node)}
+    def sizes(self, node: Node) -> Params:
+        return {**super().sizes(node), "share_bits": self.SHARE_BITS}
 
 
 @op
@@ -254,6 +256,3 @@ class MaxPoolGrad(PoolGrad):
 
     def bound(self, node: Node) -> int:
         return 127 * self.overlap()
-
-    def params(self, node: Node) -> Params:
-        return {**self.window.params(node.outs[0].type, node.ins[0].type), **self.rounding(node)}

@@ -174,7 +174,6 @@ class SoftmaxGrad(GradOp):
     def bound(self, node: Node) -> int:
         return MAX_DIFF * ((largest_rest(node.ins[0].type.shape[-1]) >> self.dropped) + 1)
 
-    def params(self, node: Node) -> Params:
+    def sizes(self, node: Node) -> Params:
         x = node.ins[0].type
-        sizes = {"rows": x.size // x.shape[-1], "c": x.shape[-1], "dropped": self.dropped}
-        return {**sizes, **self.rounding(node)}
+        return {"rows": x.size // x.shape[-1], "c": x.shape[-1], "dropped": self.dropped}
