@@ -64,8 +64,7 @@ class Dense(Weighted):
         y = node.out.type
         if y.dtype == "float32":
             return super().finish(node, acc)
-        scaled = numerics.scale_double(acc.astype(np.int32), self.scaling(node))
-        return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
+        return numerics.activated(numerics.scale_double(acc.astype(np.int32), self.scaling(node)), self.activation, y)
 
     def params(self, node: Node) -> Params:
         x, y = node.ins[0].type, node.out.type

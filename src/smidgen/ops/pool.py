@@ -17,26 +17,32 @@ from smidgen.ops.window import Pad, Window, check_pads, scatter
 
 
 @dataclass(frozen=True)
-class Pool(Op):
-    """The common part of both pools: a window over each channel, the input's quantization kept."""
+class PoolWindow:
+    """The geometry of a pool."""
 
     size: tuple[int, int] = (2, 2)
     stride: tuple[int, int] = (2, 2)
     pad: Pad = (0, 0, 0, 0)
-    activation: str = "none"
-
-    spatial = True
-    what: ClassVar[str]
 
     @property
     def window(self) -> Window:
         return Window(self.size, self.stride, self.pad)
 
+
+@dataclass(frozen=True)
+class Pool(PoolWindow, Op):
+    """The common part of both pools: a window over each channel, the input's quantization kept."""
+
+    activation: str = "none"
+
+    spatial = True
+
     def infer(self, x: Type) -> Type:
+        what = type(self).__name__
         numerics.check_activation(self.activation)
-        check_quantized(self.what, x)
-        check_pads(self.what, self.size, self.pad)
-        return Type((1, *self.window.output(x, self.what), x.shape[3]), x.dtype, x.q)
+        check_quantized(what, x)
+        check_pads(what, self.size, self.pad)
+        return Type((1, *self.window.output(x, what), x.shape[3]), x.dtype, x.q)
 
     def limit(self, node: Node, y: Array) -> Array:
         float_limits = numerics.activation_limits(self.activation)
@@ -59,7 +65,6 @@ class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
     kernel = "smg_max_pool_s8"
-    what = "MaxPool"
 
     def ref(self, node: Node, x: Array) -> Array:
         wide = np.int64 if x.dtype == np.int8 else np.float32
@@ -77,7 +82,6 @@ class AvgPool(Pool):
     """The mean of each window's elements inside the map, halves away from zero."""
 
     kernel = "smg_avg_pool_s8"
-    what = "AvgPool"
 
     def ref(self, node: Node, x: Array) -> Array:
         wide = np.int64 if x.dtype == np.int8 else np.float32
@@ -168,16 +172,8 @@ class MeanGrad(GradOp):
 
 
 @dataclass(frozen=True)
-class PoolGrad(GradOp):
-    """The geometry of the pool whose input gradient this is."""
-
-    size: tuple[int, int] = (2, 2)
-    stride: tuple[int, int] = (2, 2)
-    pad: Pad = (0, 0, 0, 0)
-
-    @property
-    def window(self) -> Window:
-        return Window(self.size, self.stride, self.pad)
+class PoolGrad(PoolWindow, GradOp):
+    """The input gradient of a pool of this geometry."""
 
     def check_window(self, x: Type, dy: Type) -> None:
         """Raise unless the pool of x is as large as dy."""

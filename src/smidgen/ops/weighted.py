@@ -60,11 +60,8 @@ class Weighted(Op):
     def finish(self, node: Node, acc: Array) -> Array:
         """Turn accumulators, bias included, into outputs: requantize and saturate, or limit where they are float."""
         y = node.out.type
-        if y.dtype == "float32":
-            limited: Array = np.clip(acc, *numerics.activation_limits(self.activation)).astype(np.float32)
-            return limited
-        scaled = numerics.multiply(acc, *multipliers(node))
-        return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
+        scaled = acc if y.dtype == "float32" else numerics.multiply(acc, *multipliers(node))
+        return numerics.activated(scaled, self.activation, y)
 
     def macs(self, node: Node) -> int:
         return positions(node.out.type) * node.ins[1].type.size
