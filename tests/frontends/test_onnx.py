@@ -219,13 +219,14 @@ def test_an_exported_network_comes_back_as_it_was(network: Callable[[int], Graph
 def test_an_exported_backbone_is_the_same_in_onnx_runtime_and_plainly_nearly_the_same(name: str) -> None:
     path = SHARED / "models" / f"{name}.npz"
     graph = import_model(path) if path.exists() else build_zoo(name)
+    apart = 1 if path.exists() else 2  # steps; the zoo's networks score drawn images almost alike
     size = graph.inputs[0].type.shape[1]
     data, plain = write_onnx(graph), write_plain(graph)
     images = [smooth_image(size), smooth_image(size)[:, ::-1], smooth_image(size)[:, :, ::-1]]
     for image in map(np.ascontiguousarray, images):
         ours, (same,), (near,) = evaluate(graph, image)[0], runtime(data, image), runtime(plain, image)
         np.testing.assert_array_equal(same, ours)
-        assert ours[0, near.argmax()] >= ours.max() - 2
+        assert ours[0, near.argmax()] >= ours.max() - apart
         assert np.mean(np.abs(ours.astype(int) - near)) < 2
 
 
