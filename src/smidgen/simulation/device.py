@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -24,12 +24,22 @@ class Simulator(Target):
     """Programs are compiled as for the host, whose C is what a written project holds, and run in PyTorch."""
 
     name: str = "cuda"
-    frugal: bool = Host.frugal
-    overhead: int = Host.overhead
-    folders: tuple[str, ...] = Host.folders
+    host: Host = field(default_factory=Host)
+
+    @property
+    def frugal(self) -> bool:
+        return self.host.frugal
+
+    @property
+    def overhead(self) -> int:
+        return self.host.overhead
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return self.host.folders
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
-        return Host().project(graph, sources, fields)
+        return self.host.project(graph, sources, fields)
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         check_device(self.name)
