@@ -29,9 +29,9 @@ import smidgen as sm
 from shared import SHARED, arguments_of, report, start, there
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
 from smidgen.fitting import FitProgress, fit
-from smidgen.fitting.pipeline import usual_epochs
 from smidgen.ir import Graph
 from smidgen.learning import top1
+from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.contributions import Contributions, read_contributions
 from smidgen.selection.rates import BATCH, choose_rate
 from smidgen.selection.refinement import Planner

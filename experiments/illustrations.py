@@ -173,7 +173,7 @@ def arena() -> str:
     """Where each tensor lies, and when."""
     program = compile(load(NETWORK), SCHEME, "cortex-m7", options=TEN, streamed_input=True)
     cycle = life_cycle(program)
-    across, down = 780 / len(cycle.nodes), 300 / cycle.arena
+    across, down = 780 / len(cycle.nodes), 300 / cycle.memory.peak
     parts = (
         [path("grid", (50 + across * cycle.backward, 60), (50 + across * cycle.backward, 370))]
         if cycle.backward
@@ -186,7 +186,7 @@ def arena() -> str:
         parts.append(box(corner, ((one.end - one.start) * across, one.bytes * down), kind, told))
     parts += [
         path("axis", (50, 60), (50, 368), (834, 368)),
-        words(50, 56, f"{cycle.arena:,} bytes", kind="small faint"),
+        words(50, 56, f"{cycle.memory.peak:,} bytes", kind="small faint"),
     ]
     parts += [words(50, 388, "first node", kind="small faint"), words(834, 388, "last node", "end", "small faint")]
     if cycle.backward:

@@ -21,13 +21,13 @@ from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
 from smidgen.fitting.ledger import Ledger
-from smidgen.fitting.pipeline import usual_epochs
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Course, learn
 from smidgen.quantization import QuantizationError
 from smidgen.selection import analysis, search
+from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.estimates import estimate
 from smidgen.targets import find_board

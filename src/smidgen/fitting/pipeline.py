@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -43,12 +42,11 @@ from smidgen.ir.text import FORMAT, fingerprint
 from smidgen.learning import Course
 from smidgen.quantization import is_float
 from smidgen.results.report import Section
+from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.contributions import Contributions
 from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
 
-STEPS = 24_000  # of a course, as many epochs as come near it
-LEAST_EPOCHS, MOST_EPOCHS = 8, 50
 Made = TypeVar("Made")
 
 
@@ -103,11 +101,6 @@ def fit(
     wish.course.check()
     with made_folder(Path(folder)):
         return _Fit(model, data, Ledger(Path(folder), force), wish, on_progress).run(more)
-
-
-def usual_epochs(images: int) -> int:
-    """Return the epochs that come near the usual number of steps, within limits."""
-    return min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS)
 
 
 class _Fit:

@@ -9,15 +9,10 @@ from smidgen.data.files import write_whole
 from smidgen.fitting.fitted import Fitted, ReportWritten
 from smidgen.fitting.stages import REPORT, SCHEME, Stages
 from smidgen.frontends.native import read_smg
+from smidgen.learning import Epoch, Tested
 from smidgen.results.memory import life_cycle
 from smidgen.results.report import Report, Section, render
-from smidgen.results.report.learned import (
-    EpochShown,
-    before_learning,
-    how_good,
-    learning_section,
-    quality_section,
-)
+from smidgen.results.report.learned import before_learning, how_good, learning_section, quality_section
 from smidgen.results.report.page import Chart, Fact, Facts, KeyNumber
 from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
 from smidgen.results.report.training import course_facts, reproduce_section
@@ -47,11 +42,11 @@ def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) ->
         f"{fitted.scheme.budget_bytes:,}."
     )
     measured, board = stages.measured, BOARDS[fitted.board.board]
-    losses = enumerate(fitted.learned.losses, start=1)
+    epochs = [Epoch(number, loss, None, 0.0) for number, loss in enumerate(fitted.learned.losses, start=1)]
     sections = (
         _quality(stages),
         network_section(stages.graph, stages.scheme, stages.options),
-        learning_section([EpochShown(*one) for one in losses], stages.chosen_rate),
+        learning_section(epochs, stages.chosen_rate),
         memory_section(life_cycle(stages.there), measured, board, fitted.scheme.budget_bytes),
         instructions_section(measured),
         *more,
@@ -68,7 +63,7 @@ def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
     learned, board, memory = fitted.learned, fitted.board, BOARDS[fitted.board.board]
     budget, tests = fitted.scheme.budget_bytes, f"{learned.test_images:,} test samples"
     return (
-        how_good(learned.before, learned.accuracy, learned.error_before, learned.error, tests),
+        how_good(Tested(learned.before, learned.error_before), Tested(learned.accuracy, learned.error), tests),
         KeyNumber(
             "SRAM", f"{board.sram_bytes / KIB:.1f} KB", f"of a budget of {budget / KIB:.0f} KB",
             board.sram_bytes / budget,

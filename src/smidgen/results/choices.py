@@ -214,7 +214,7 @@ def _state_bytes(weights: int, bits: int) -> int:
 class ShareGain:
     """The gain of a share of a layer's weights over biases alone, in top-1 from -1 to 1."""
 
-    share: str
+    share: Fraction
     gain: float
 
 
@@ -277,8 +277,8 @@ class AnalysisSummary:
         return "\n".join([*lines, f"written to {self.file}", *drawn])
 
     def _table(self) -> list[str]:
-        shares = sorted({one.share for layer in self.layers for one in layer.gains}, key=_value)
-        rows = [f"  layer  kind       {''.join(f'{share:>9}' for share in shares)}"]
+        shares = sorted({one.share for layer in self.layers for one in layer.gains})
+        rows = [f"  layer  kind       {''.join(f'{share!s:>9}' for share in shares)}"]
         for layer in self.layers:
             known = {one.share: f"{one.gain:+.1%}" for one in layer.gains}
             cells = "".join(f"{known.get(share, ''):>9}" for share in shares)
@@ -311,12 +311,7 @@ def _gains(contributions: Contributions, layer: int, kind: str, noise: float) ->
     shares = [one.share for one in contributions.shares if one.layer == layer]
     gains = [contributions.weights_gain(layer, share) for share in shares]
     verdict = "harms" if min(gains) < -noise else "adds" if max(gains) > noise else ""
-    return LayerGains(layer, kind, tuple(ShareGain(str(s), g) for s, g in zip(shares, gains, strict=True)), verdict)
-
-
-def _value(share: str) -> float:
-    above, _, below = share.partition("/")
-    return int(above) / int(below or 1)
+    return LayerGains(layer, kind, tuple(map(ShareGain, shares, gains)), verdict)
 
 
 def _counted(number: int, noun: str) -> str:

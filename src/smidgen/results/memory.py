@@ -7,21 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from smidgen.ir import Graph, Value
-from smidgen.memory import Buffer, PeakParts, shared
-from smidgen.pipeline import Program
-from smidgen.results.figures import (
-    COLOURS,
-    CRIMSON,
-    STREAMED,
-    Axis,
-    Band,
-    Bars,
-    Figure,
-    Mark,
-    Note,
-    Panel,
-    Rule,
-)
+from smidgen.memory import Buffer, shared
+from smidgen.pipeline import Memory, Program
+from smidgen.results.figures import COLOURS, CRIMSON, STREAMED, Axis, Band, Bars, Figure, Mark, Note, Panel, Rule
 from smidgen.results.report.page import page_of
 from smidgen.training.head import layers
 from smidgen.training.scheme import AnalyticMemory, Trained, layer_memory
@@ -78,10 +66,7 @@ class LifeCycle:
     """The memory of a program from its first node to its last."""
 
     model: str
-    arena: int
-    state: int
-    lower_bound: int
-    at_peak: PeakParts
+    memory: Memory
     tensors: tuple[ArenaTensor, ...]
     nodes: tuple[NodeMemory, ...]
     groups: tuple[tuple[int, int], ...]  # streamed nodes [first, end)
@@ -104,10 +89,7 @@ def life_cycle(program: Program) -> LifeCycle:
     )
     groups = tuple((group.first, group.end) for group in program.schedule.groups)
     nodes = tuple(_node_memories(graph, plan.buffers, kinds, memory.state))
-    return LifeCycle(
-        graph.name, plan.peak, memory.state, plan.lower_bound, memory.at_peak, tensors, nodes, groups,
-        _backward(graph), tuple(_layers(program)),
-    )  # fmt: skip
+    return LifeCycle(graph.name, memory, tensors, nodes, groups, _backward(graph), tuple(_layers(program)))
 
 
 def _backward(graph: Graph) -> int | None:
@@ -166,10 +148,11 @@ def _layers(program: Program) -> Iterator[LayerCost]:
 def draw_memory(program: Program) -> str:
     """Return a page with pictures of a program's memory."""
     cycle = life_cycle(program)
-    learns = f" and {cycle.state:,} for what outlives a run" if cycle.state else ""
+    memory = cycle.memory
+    learns = f" and {memory.state:,} for what outlives a run" if memory.state else ""
     summary = (
-        f"{cycle.arena + cycle.state:,} bytes of SRAM: an arena of {cycle.arena:,}{learns}; no plan for this order of "
-        f"nodes can have an arena below {cycle.lower_bound:,}. The arena at its peak: {cycle.at_peak}."
+        f"{memory.peak + memory.state:,} bytes of SRAM: an arena of {memory.peak:,}{learns}; no plan for this order of "
+        f"nodes can have an arena below {memory.lower_bound:,}. The arena at its peak: {memory.at_peak}."
     )
     figures = [draw_arena(cycle), *([draw_layers(cycle)] if cycle.layers else [])]
     return page_of(f"Memory of {cycle.model} for {program.target.name}", summary, figures)
@@ -185,7 +168,7 @@ def draw_arena(cycle: LifeCycle) -> Figure:
         "The arena: where each tensor lies, and when", (*marks, *places, *_levels(cycle)), replace(nodes, title=""),
         Axis("bytes from the arena's start", 0, unit="bytes"),
     )  # fmt: skip
-    most = 1.15 * max(cycle.arena + cycle.state, 1)
+    most = 1.15 * max(cycle.memory.peak + cycle.memory.state, 1)
     alive = Panel(
         "Bytes alive at each node", (*_stacked(cycle), *marks, *_peak(cycle)), nodes,
         Axis("bytes of SRAM", 0, most, unit="bytes"),
@@ -249,9 +232,10 @@ def _peak(cycle: LifeCycle) -> Iterator[Mark]:
 
 def _levels(cycle: LifeCycle) -> Iterator[Rule]:
     """Yield the heights of the plan and of its lower bound."""
-    yield Rule("y", cycle.arena, dashed=True, words=(f"arena {cycle.arena:,}",))
-    if cycle.lower_bound < cycle.arena:
-        yield Rule("y", cycle.lower_bound, dashed=True, words=(f"lower bound {cycle.lower_bound:,}",))
+    peak, bound = cycle.memory.peak, cycle.memory.lower_bound
+    yield Rule("y", peak, dashed=True, words=(f"arena {peak:,}",))
+    if bound < peak:
+        yield Rule("y", bound, dashed=True, words=(f"lower bound {bound:,}",))
 
 
 def draw_layers(cycle: LifeCycle) -> Figure:

@@ -96,8 +96,8 @@ class _Scale:
 
 
 def _panel(panel: Panel, frame: _Frame) -> Iterator[str]:
-    x = _scale(panel.x, [v for m in panel.marks for v in _xs(m)], frame.left, frame.right)
-    y = _scale(panel.y, [v for m in panel.marks for v in _ys(m)], frame.bottom, frame.top)
+    x = _scale(panel.x, [v for m in panel.marks for v in _reach(m, "x")], frame.left, frame.right)
+    y = _scale(panel.y, [v for m in panel.marks for v in _reach(m, "y")], frame.bottom, frame.top)
     middle = (frame.left + frame.right) / 2
     yield f'<text class="middle" x="{middle:g}" y="{frame.top - 10:g}">{escape(panel.title)}</text>'
     yield from _axes(panel, frame, x, y)
@@ -111,20 +111,13 @@ def _panel(panel: Panel, frame: _Frame) -> Iterator[str]:
             yield from _sign(mark, frame, x, y)
 
 
-def _xs(mark: Mark) -> Sequence[float]:
+def _reach(mark: Mark, axis: str) -> Sequence[float]:
+    """Return the values of a mark that an axis has to show."""
     if isinstance(mark, Bars):
-        return [side for left, right, _, _ in mark.boxes() for side in (left, right)]
+        return [end for box in mark.boxes() for end in (box[:2] if axis == "x" else box[2:])]
     if isinstance(mark, Line):
-        return mark.x
-    return [mark.at] if isinstance(mark, Rule) and mark.axis == "x" else []
-
-
-def _ys(mark: Mark) -> Sequence[float]:
-    if isinstance(mark, Bars):
-        return [end for _, _, bottom, top in mark.boxes() for end in (bottom, top)]
-    if isinstance(mark, Line):
-        return mark.y
-    return [mark.at] if isinstance(mark, Rule) and mark.axis == "y" else []
+        return mark.x if axis == "x" else mark.y
+    return [mark.at] if isinstance(mark, Rule) and mark.axis == axis else []
 
 
 def _scale(axis: Axis, values: Sequence[float], start: float, end: float) -> _Scale:

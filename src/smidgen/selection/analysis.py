@@ -18,6 +18,7 @@ from smidgen.errors import InputError
 from smidgen.ir import Graph, refuse_variables, verify
 from smidgen.ir.text import fingerprint
 from smidgen.learning import Course
+from smidgen.records import from_plain
 from smidgen.selection.contributions import (
     BiasDepth,
     BitsTried,
@@ -133,15 +134,15 @@ def _check_header(found: Any, header: Mapping[str, Any], path: Path) -> None:
 
 def _parsed(plain: Any) -> tuple[Trial, Outcome]:
     scheme = Scheme.from_json(json.dumps(plain["scheme"]), "a scheme of the journal")
-    accuracy, loss = float(plain["accuracy"]), plain["loss"]
-    if not 0 <= accuracy <= 1 or not (loss is None or math.isfinite(loss)):
-        raise ValueError(f"top-1 {accuracy}, loss {loss}")
-    return Trial(scheme, int(plain["bits"]), int(plain["seed"])), Outcome(accuracy, loss)
+    outcome = from_plain(Outcome, {"accuracy": plain["accuracy"], "loss": plain["loss"]})
+    if not 0 <= outcome.accuracy <= 1:
+        raise ValueError(f"top-1 {outcome.accuracy}")
+    return Trial(scheme, int(plain["bits"]), int(plain["seed"])), outcome
 
 
 LEARNING_RATE = 1 / 256
 MOST = "256KB"  # analytic memory of what is tried
-STEPS = 24_000  # of a trial, as many epochs as come near it
+STEPS = 24_000  # of a course, as many epochs as come near it
 LEAST_EPOCHS, MOST_EPOCHS = 8, 50
 MOST_SEEDS = 1000
 QUICK_STEPS = 100_000  # of all trials of a quick analysis
@@ -235,13 +236,14 @@ def _set_up(
                 f"{len(held.test):,}"
             )
     if epochs is None:
-        epochs = _epochs(len(learned)) if steps is None else max(1, steps // len(learned))
+        epochs = usual_epochs(len(learned)) if steps is None else max(1, steps // len(learned))
     course = Course(epochs, learning_rate, test_every=max(epochs, 1))
     course.check()
     return Setup(model, replace(held, train=learned, test=judged), course), tuple(left_out)
 
 
-def _epochs(images: int) -> int:
+def usual_epochs(images: int) -> int:
+    """Return the epochs that come near the usual number of steps, within limits."""
     return min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 from smidgen.data.files import write_whole
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph
+from smidgen.records import from_plain
 from smidgen.training.head import layers
 from smidgen.training.published import LayerShape
 from smidgen.training.scheme import Scheme
@@ -204,8 +204,7 @@ def write_contributions(contributions: Contributions, path: Path) -> None:
 
 
 def _plain(contributions: Contributions) -> dict[str, Any]:
-    shares = [{**asdict(one), "share": str(one.share)} for one in contributions.shares]
-    return json.loads(json.dumps({"format": FORMAT, **asdict(contributions), "shares": shares}, default=str))  # type: ignore[no-any-return]
+    return json.loads(json.dumps({"format": FORMAT, **asdict(contributions)}, default=str))  # type: ignore[no-any-return]
 
 
 def _digest(plain: dict[str, Any]) -> str:
@@ -214,33 +213,20 @@ def _digest(plain: dict[str, Any]) -> str:
 
 def _parsed(plain: dict[str, Any]) -> Contributions:
     """Parse contributions; raises what `from_json` catches where something is missing or impossible."""
-    conditions, *averaged = map(_conditions, (plain["conditions"], *plain.get("averaged", ())))
-    depths = tuple(BiasDepth(int(one["biases"]), _accuracy(one)) for one in plain["depths"])
-    shares = tuple(LayerShare(int(one["layer"]), Fraction(one["share"]), _accuracy(one)) for one in plain["shares"])
-    bits = tuple(BitsTried(int(one["bits"]), _accuracy(one)) for one in plain["bits"])
-    names = tuple(str(name) for name in plain["layers"])
-    base, left_out = int(plain["base"]), tuple(str(line) for line in plain["left_out"])
-    found = Contributions(str(plain["model"]), names, conditions, depths, base, shares, bits, left_out, tuple(averaged))
-    count, order = len(names), [one.biases for one in depths]
-    if not order or order != sorted(set(order)) or order[0] != 0 or not 0 <= base <= order[-1] <= count:
-        raise ValueError(f"biases {order[:8]}, base {base} and {count} layers do not fit together")
-    keys = [(one.layer, one.share) for one in shares]
+    found = from_plain(Contributions, {key: value for key, value in plain.items() if key != "format"})
+    measured: tuple[BiasDepth | LayerShare | BitsTried, ...] = (*found.depths, *found.shares, *found.bits)
+    for one in measured:
+        if not 0 <= one.accuracy <= 1:
+            raise ValueError(f"an accuracy of {one.accuracy}")
+    count, order = len(found.layers), [one.biases for one in found.depths]
+    if not order or order != sorted(set(order)) or order[0] != 0 or not 0 <= found.base <= order[-1] <= count:
+        raise ValueError(f"biases {order[:8]}, base {found.base} and {count} layers do not fit together")
+    keys = [(one.layer, one.share) for one in found.shares]
     if keys != sorted(set(keys)) or any(not 0 <= layer < count or not 0 < share <= 1 for layer, share in keys):
         raise ValueError("the layers and shares do not fit together")
     if any(found.beside(layer) > order[-1] for layer, _ in keys):
         raise ValueError(f"a layer is deeper than {order[-1]} biases")
     return found
-
-
-def _conditions(plain: dict[str, Any]) -> Conditions:
-    return Conditions(**{**plain, "seeds": tuple(plain["seeds"])})
-
-
-def _accuracy(one: dict[str, Any]) -> float:
-    value = float(one["accuracy"])
-    if not (math.isfinite(value) and 0 <= value <= 1):
-        raise ValueError(f"an accuracy of {value}")
-    return value
 
 
 Measured = TypeVar("Measured", BiasDepth, LayerShare, BitsTried)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
@@ -25,7 +24,8 @@ from smidgen.inference import (
     test,
 )
 from smidgen.ir import Array, Graph
-from smidgen.learning import learned_graph
+from smidgen.learning import Epoch, learned_graph
+from smidgen.learning import Tested as CourseTested
 from smidgen.pipeline import Program
 from smidgen.results.figures import COLOURS, Axis, Figure, Line, Panel
 from smidgen.results.report.page import (
@@ -55,26 +55,15 @@ QUALITY = 82  # of JPEG
 LONGEST = 90  # letters of an answer
 
 
-@dataclass(frozen=True)
-class EpochShown:
-    """An epoch: its mean loss, and the result of the test after it, where there was one."""
-
-    number: int
-    loss: float
-    accuracy: float | None = None
-    error: float | None = None
-
-
-def how_good(
-    before: float | None, after: float | None, error_before: float | None, error: float | None, tests: str
-) -> KeyNumber:
+def how_good(before: CourseTested, after: CourseTested, tests: str) -> KeyNumber:
     """Return the share of right answers, or the error where there are none, before and after."""
-    if after is not None and before is not None:
-        return KeyNumber("Right after learning", f"{after:.1%}", f"{before:.1%} before, of {tests}", after)
-    return KeyNumber("Error after learning", f"{error:.4g}", f"{error_before:.4g} before, of {tests}")
+    if after.accuracy is not None:
+        right = f"{before.accuracy:.1%} before, of {tests}"
+        return KeyNumber("Right after learning", f"{after.accuracy:.1%}", right, after.accuracy)
+    return KeyNumber("Error after learning", f"{after.error:.4g}", f"{before.error:.4g} before, of {tests}")
 
 
-def learning_section(epochs: Sequence[EpochShown], chosen: ChosenRate | None) -> Section:
+def learning_section(epochs: Sequence[Epoch], chosen: ChosenRate | None) -> Section:
     """Show the loss over the epochs, the tests between them, and the rates that were tried before."""
     rows = rows_of((counted(one.number), _loss(one.loss), percent(one.accuracy), _loss(one.error)) for one in epochs)
     tables = [Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)]
@@ -88,7 +77,7 @@ def learning_section(epochs: Sequence[EpochShown], chosen: ChosenRate | None) ->
     return Section("learning", "How it learned", intro, (chart,))
 
 
-def draw_learning(epochs: Sequence[EpochShown], chosen: ChosenRate | None) -> Figure:
+def draw_learning(epochs: Sequence[Epoch], chosen: ChosenRate | None) -> Figure:
     """Draw the mean loss of each epoch, the tests where there are several, and the rates that were tried before."""
     panels = [_panel("course", "mean loss of the epoch", epochs, [one.loss for one in epochs], COLOURS["gradient"])]
     tested = [one for one in epochs if one.accuracy is not None]
@@ -100,7 +89,7 @@ def draw_learning(epochs: Sequence[EpochShown], chosen: ChosenRate | None) -> Fi
     return Figure("The course of learning", tuple(panels), 340, (1.0,) * len(panels))
 
 
-def _panel(name: str, title: str, epochs: Sequence[EpochShown], y: Sequence[float], colour: str) -> Panel:
+def _panel(name: str, title: str, epochs: Sequence[Epoch], y: Sequence[float], colour: str) -> Panel:
     share = name == "tests"
     notes = tuple(
         f"epoch {one.number}: {f'{v:.1%}' if share else f'{v:.3f}'}" for one, v in zip(epochs, y, strict=True)

@@ -119,10 +119,11 @@ def memory_section(
         columns = ("Layer", "Inputs saved, all", "Inputs saved, here", "Weights, all", "Weights, here")
         costs = Table("What learning each layer costs", columns, rows_of(_cost(one) for one in cycle.layers))
         blocks.append(Chart(draw_layers(cycle), pale, (costs,)))
-    bound = "a smaller one" if cycle.arena <= cycle.lower_bound else f"one below {cycle.lower_bound:,}"
+    memory = cycle.memory
+    bound = "a smaller one" if memory.peak <= memory.lower_bound else f"one below {memory.lower_bound:,}"
     intro = (
-        f"An arena of {cycle.arena:,} bytes holds every tensor in turn, no plan for this order of nodes can have "
-        f"{bound}; what learns takes {cycle.state:,} more."
+        f"An arena of {memory.peak:,} bytes holds every tensor in turn, no plan for this order of nodes can have "
+        f"{bound}; what learns takes {memory.state:,} more."
     )
     return Section("memory", "Memory", intro, tuple(blocks))
 

@@ -18,13 +18,7 @@ from smidgen.learning import Course, Learned
 from smidgen.pipeline import Program
 from smidgen.results.memory import life_cycle
 from smidgen.results.profile import Profile
-from smidgen.results.report.learned import (
-    EpochShown,
-    before_learning,
-    how_good,
-    learning_section,
-    quality_section,
-)
+from smidgen.results.report.learned import before_learning, how_good, learning_section, quality_section
 from smidgen.results.report.page import Fact, Facts, KeyNumber, Report, Section
 from smidgen.results.report.program import instructions_section, memory_section, network_section
 from smidgen.selection.rates import ChosenRate
@@ -94,9 +88,8 @@ def report_training(run: Trained) -> Report:
 
 def _numbers(run: Trained) -> Iterator[KeyNumber]:
     """Yield how good, how small, how much was learned, and how the loss went."""
-    first, last, record = run.learned.first, run.learned.last, run.learned.record
-    tests = f"{len(run.data.test):,} test samples"
-    yield how_good(first.accuracy, last.accuracy, first.error, last.error, tests)
+    record = run.learned.record
+    yield how_good(run.learned.first, run.learned.last, f"{len(run.data.test):,} test samples")
     memory, count = run.program.memory, len(run.data.train)
     planned, where = (memory.peak + memory.state) / KIB, run.program.target.name
     if run.profile is not None:
@@ -113,8 +106,7 @@ def _sections(run: Trained) -> Iterator[Section]:
     board = None if run.profile is None else BOARDS[run.profile.target]
     yield quality_section(before_learning(run.program), run.learned.model, run.data)
     yield network_section(run.graph, run.scheme, run.options)
-    epochs = [EpochShown(one.number, one.loss, one.accuracy, one.error) for one in run.learned.record]
-    yield learning_section(epochs, run.chosen)
+    yield learning_section(run.learned.record, run.chosen)
     yield memory_section(life_cycle(run.program), run.profile, board)
     if run.profile is not None:
         yield instructions_section(run.profile)
