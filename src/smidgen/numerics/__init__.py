@@ -5,6 +5,7 @@ from smidgen.numerics.int8 import (
     INT8_MAX,
     INT8_MIN,
     INT32_MAX,
+    activated,
     activation_limits,
     activation_range,
     check_activation,
@@ -20,7 +21,7 @@ from smidgen.numerics.int8 import (
 )
 
 __all__ = [
-    "ACTIVATIONS", "INT8_MAX", "INT8_MIN", "INT32_MAX", "activation_limits", "activation_range", "check_activation",
-    "dequantize", "multiply", "quantize", "quantize_multiplier", "quantize_multipliers", "quantize_single",
-    "round_half_away", "scale_double", "to_int8",
+    "ACTIVATIONS", "INT8_MAX", "INT8_MIN", "INT32_MAX", "activated", "activation_limits", "activation_range",
+    "check_activation", "dequantize", "multiply", "quantize", "quantize_multiplier", "quantize_multipliers",
+    "quantize_single", "round_half_away", "scale_double", "to_int8",
 ]  # fmt: skip

@@ -33,7 +33,7 @@ def half_mul(a: Array | int, b: Array | int) -> Array:
     return np.minimum(half, INT16_MAX)
 
 
-def shift_right(x: Array, bits: int) -> Array:
+def shift_right(x: Array, bits: Array | int) -> Array:
     """x / 2^bits, halves away from zero."""
     mask = (1 << bits) - 1
     result: Array = (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))

@@ -75,6 +75,14 @@ def scale_double(x: Array, factor: Array) -> Array:
     return result
 
 
+def activated(x: Array, activation: str, y: Type) -> Array:
+    """Return an output of type y: x limited by an activation, where it is int8 with its zero point added."""
+    if y.dtype == "float32":
+        limited: Array = np.clip(x, *activation_limits(activation)).astype(np.float32)
+        return limited
+    return to_int8(x, y.zero, *activation_range(activation, y))
+
+
 def activation_range(activation: str, type: Type) -> tuple[int, int]:
     """The int8 limits of a fused activation on a tensor of this type."""
     low, high = _REAL_RANGE[activation]

@@ -1,57 +1,37 @@
-"""The op table: importing this package enters every op into `smidgen.ir.OPS`; a line here exports it."""
+"""The op table: importing this package enters every op into `smidgen.ir.OPS`."""
 
-from smidgen.ops.conv import Conv2D as Conv2D
-from smidgen.ops.conv import Depthwise as Depthwise
-from smidgen.ops.dense import Dense as Dense
-from smidgen.ops.elementwise import Activate as Activate
-from smidgen.ops.elementwise import Add as Add
-from smidgen.ops.elementwise import Compare as Compare
-from smidgen.ops.elementwise import Dequantize as Dequantize
-from smidgen.ops.elementwise import Maximum as Maximum
-from smidgen.ops.elementwise import Mul as Mul
-from smidgen.ops.elementwise import Quantize as Quantize
-from smidgen.ops.elementwise import Requantize as Requantize
-from smidgen.ops.gradient import AdvanceStepState as AdvanceStepState
-from smidgen.ops.gradient import ChannelSum as ChannelSum
-from smidgen.ops.gradient import FromFloat as FromFloat
-from smidgen.ops.gradient import Mask as Mask
-from smidgen.ops.gradient import RequantizeGrad as RequantizeGrad
-from smidgen.ops.gradient import SumGrads as SumGrads
-from smidgen.ops.gru import Gru as Gru
-from smidgen.ops.gru import GruGrad as GruGrad
-from smidgen.ops.gru import GruSlopes as GruSlopes
-from smidgen.ops.lookup import Lookup as Lookup
-from smidgen.ops.lookup import PRelu as PRelu
-from smidgen.ops.losses import CellCrossEntropy as CellCrossEntropy
-from smidgen.ops.losses import CrossEntropyGrad as CrossEntropyGrad
-from smidgen.ops.losses import MeanSquaredError as MeanSquaredError
-from smidgen.ops.losses import ReconstructionError as ReconstructionError
-from smidgen.ops.losses import SigmoidCrossEntropy as SigmoidCrossEntropy
-from smidgen.ops.losses import SoftmaxCrossEntropy as SoftmaxCrossEntropy
-from smidgen.ops.lstm import Lstm as Lstm
-from smidgen.ops.lstm import LstmGrad as LstmGrad
-from smidgen.ops.lstm import LstmSlopes as LstmSlopes
-from smidgen.ops.matmul import MatMul as MatMul
-from smidgen.ops.normalize import BatchNorm as BatchNorm
-from smidgen.ops.normalize import Normalize as Normalize
-from smidgen.ops.pool import AvgPool as AvgPool
-from smidgen.ops.pool import MaxPool as MaxPool
-from smidgen.ops.pool import Mean as Mean
-from smidgen.ops.resize import Pick as Pick
-from smidgen.ops.resize import ResizeBilinear as ResizeBilinear
-from smidgen.ops.rules import MaxAbs as MaxAbs
-from smidgen.ops.rules import Rate as Rate
-from smidgen.ops.shape import Concat as Concat
-from smidgen.ops.shape import Crop as Crop
-from smidgen.ops.shape import Pad as Pad
-from smidgen.ops.shape import Reshape as Reshape
-from smidgen.ops.shape import Transpose as Transpose
-from smidgen.ops.softmax import Softmax as Softmax
-from smidgen.ops.state import Assign as Assign
-from smidgen.ops.state import Gather as Gather
-from smidgen.ops.state import LearnedBias as LearnedBias
-from smidgen.ops.state import Overlay as Overlay
-from smidgen.ops.unit_norm import UnitNorm as UnitNorm
-from smidgen.ops.update import BiasStep as BiasStep
-from smidgen.ops.update import DenseStep as DenseStep
-from smidgen.ops.update import WeightStep as WeightStep
+from smidgen.ops.conv import Conv2D, Depthwise
+from smidgen.ops.dense import Dense
+from smidgen.ops.elementwise import Activate, Add, Compare, Dequantize, Maximum, Mul, Quantize, Requantize
+from smidgen.ops.gradient import AdvanceStepState, ChannelSum, FromFloat, Mask, RequantizeGrad, SumGrads
+from smidgen.ops.gru import Gru, GruGrad, GruSlopes
+from smidgen.ops.lookup import Lookup, PRelu
+from smidgen.ops.losses import (
+    CellCrossEntropy,
+    CrossEntropyGrad,
+    MeanSquaredError,
+    ReconstructionError,
+    SigmoidCrossEntropy,
+    SoftmaxCrossEntropy,
+)
+from smidgen.ops.lstm import Lstm, LstmGrad, LstmSlopes
+from smidgen.ops.matmul import MatMul
+from smidgen.ops.normalize import BatchNorm, Normalize
+from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops.resize import Pick, ResizeBilinear
+from smidgen.ops.rules import MaxAbs, Rate
+from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
+from smidgen.ops.softmax import Softmax
+from smidgen.ops.state import Assign, Gather, LearnedBias, Overlay
+from smidgen.ops.unit_norm import UnitNorm
+from smidgen.ops.update import BiasStep, DenseStep, WeightStep
+
+__all__ = [
+    "Activate", "Add", "AdvanceStepState", "Assign", "AvgPool", "BatchNorm", "BiasStep", "CellCrossEntropy",
+    "ChannelSum", "Compare", "Concat", "Conv2D", "Crop", "CrossEntropyGrad", "Dense", "DenseStep", "Depthwise",
+    "Dequantize", "FromFloat", "Gather", "Gru", "GruGrad", "GruSlopes", "LearnedBias", "Lookup", "Lstm", "LstmGrad",
+    "LstmSlopes", "Mask", "MatMul", "MaxAbs", "MaxPool", "Maximum", "Mean", "MeanSquaredError", "Mul", "Normalize",
+    "Overlay", "PRelu", "Pad", "Pick", "Quantize", "Rate", "ReconstructionError", "Requantize", "RequantizeGrad",
+    "Reshape", "ResizeBilinear", "SigmoidCrossEntropy", "Softmax", "SoftmaxCrossEntropy", "SumGrads", "Transpose",
+    "UnitNorm", "WeightStep",
+]  # fmt: skip

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,10 +18,11 @@ from smidgen.ops.weighted import (
     check_weighted,
     factors,
     narrow,
+    positions,
     requantize_params,
     wide,
 )
-from smidgen.ops.window import Pad, Window, scatter
+from smidgen.ops.window import Sliding, Window, scatter
 
 
 def same_map(node: Node) -> bool:
@@ -70,18 +70,7 @@ class Conv2D(Windowed):
         return {**geometry, "groups": self.groups, **requantize_params(node, self.activation)}
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        x, w, _ = node.ins
-        dz = requantize_grad(g, dy, node.out, factors(node), self.activation)
-        size = (w.type.shape[1], w.type.shape[2])
-        stride, pad, dilation = self.stride, self.pad, self.dilation
-        dx = ConvGradInput(
-            stride=stride, pad=pad, dilation=dilation, size=(x.type.shape[1], x.type.shape[2]), groups=self.groups
-        )
-        dw = ConvGradWeight(stride, pad, dilation, size=size, groups=self.groups)
-        return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
-
-    def macs(self, node: Node) -> int:
-        return node.out.type.size * math.prod(node.ins[1].type.shape[1:])
+        return window_grads(g, node, dy, ConvGradInput(groups=self.groups), ConvGradWeight(groups=self.groups))
 
 
 @op
@@ -118,38 +107,25 @@ class Depthwise(Windowed):
         return {**self.window(w).params(x, node.out.type), **requantize_params(node, self.activation)}
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        x, w, _ = node.ins
-        dz = requantize_grad(g, dy, node.out, factors(node), self.activation)
-        stride, pad, dilation = self.stride, self.pad, self.dilation
-        multiplier = w.type.shape[3] // x.type.shape[3]
-        dx = DepthwiseGradInput(
-            stride=stride, pad=pad, dilation=dilation, size=(x.type.shape[1], x.type.shape[2]), multiplier=multiplier
-        )
-        dw = DepthwiseGradWeight(stride, pad, dilation, size=(w.type.shape[1], w.type.shape[2]))
-        return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
+        multiplier = node.ins[1].type.shape[3] // node.ins[0].type.shape[3]
+        return window_grads(g, node, dy, DepthwiseGradInput(multiplier=multiplier), DepthwiseGradWeight())
 
     def donor(self, node: Node) -> int | None:
         """Channels do not meet: kernels set some of the input aside, and put as many of the output in their place."""
         return 0 if same_map(node) else None
 
-    def macs(self, node: Node) -> int:
-        return node.out.type.size * math.prod(node.ins[1].type.shape[1:3])
-
 
 @dataclass(frozen=True)
-class WindowGrad(GradOp):
+class WindowGrad(Sliding, GradOp):
     """The geometry of the convolution whose input gradient this is, and that input's rows and columns."""
 
-    stride: tuple[int, int] = (1, 1)
-    pad: Pad = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
     size: tuple[int, int] = (1, 1)
 
     operands = 2
     working_memory = True
 
     def window(self, w: Type) -> Window:
-        return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
+        return self.over(w.shape[1:3])
 
     def check_window(self, shape: tuple[int, ...], dy: Type, w: Type) -> tuple[int, ...]:
         """The shape, unless this geometry makes another map of it than dy is one of."""
@@ -158,12 +134,12 @@ class WindowGrad(GradOp):
             raise GraphError(f"{type(self).__name__} of {list(shape)} does not fit the gradient {list(dy.shape)}")
         return shape
 
-    def geometry(self, node: Node) -> Params:
+    def sizes(self, node: Node) -> Params:
         """Named as in the forward kernel: x is the map whose gradient is computed, y the one it came from."""
         return self.window(node.ins[1].type).params(node.outs[0].type, node.ins[0].type)
 
     def macs(self, node: Node) -> int:
-        return node.ins[0].type.size * math.prod(node.ins[1].type.shape[1:])
+        return positions(node.ins[0].type) * node.ins[1].type.size
 
 
 @op
@@ -196,8 +172,8 @@ class ConvGradInput(WindowGrad):
         n, kh, kw, _ = node.ins[1].type.shape
         return 127 * 128 * kh * kw * (n // self.groups)
 
-    def params(self, node: Node) -> Params:
-        return {**self.geometry(node), "groups": self.groups, **self.rounding(node)}
+    def sizes(self, node: Node) -> Params:
+        return {**super().sizes(node), "groups": self.groups}
 
 
 @op
@@ -227,29 +203,37 @@ class DepthwiseGradInput(WindowGrad):
         _, kh, kw, _ = node.ins[1].type.shape
         return 127 * 128 * kh * kw * self.multiplier
 
-    def params(self, node: Node) -> Params:
-        return {**self.geometry(node), **self.rounding(node)}
-
     def donor(self, node: Node) -> int | None:
         """Channels do not meet: kernels set some of dy aside, and put as many of dx in their place."""
         return 0 if same_map(node) else None
 
-    def macs(self, node: Node) -> int:
-        return node.ins[0].type.size * math.prod(node.ins[1].type.shape[1:3])
-
 
 @dataclass(frozen=True)
-class WindowWeightGrad(WeightGrad):
+class WindowWeightGrad(Sliding, WeightGrad):
     """The weight gradient of a convolution of this geometry."""
 
-    stride: tuple[int, int] = (1, 1)
-    pad: Pad = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
     size: tuple[int, int] = (1, 1)
 
     @property
     def window(self) -> Window:
-        return Window(self.size, self.stride, self.pad, self.dilation)
+        return self.over(self.size)
+
+    def sizes(self, node: Node) -> Params:
+        """Named as in the forward kernel."""
+        return self.window.params(node.ins[0].type, node.ins[1].type)
+
+
+def window_grads(
+    g: Builder, node: Node, dy: Value, to_x: WindowGrad, to_w: WindowWeightGrad
+) -> tuple[Value | None, ...]:
+    """Emit the gradients of a convolution's input, weights and bias, given the ops without its geometry."""
+    (x, w, _), op = node.ins, node.op
+    assert isinstance(op, Windowed)
+    dz = requantize_grad(g, dy, node.out, factors(node), op.activation)
+    (_, height, width, _), (_, rows, columns, _) = x.type.shape, w.type.shape
+    dx = replace(to_x, stride=op.stride, pad=op.pad, dilation=op.dilation, size=(height, width))
+    dw = replace(to_w, stride=op.stride, pad=op.pad, dilation=op.dilation, size=(rows, columns))
+    return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
 
 @op
@@ -283,11 +267,7 @@ class ConvGradWeight(WindowWeightGrad):
         return narrow(np.concatenate(parts), dy).reshape(node.out.type.shape).astype(node.out.type.dtype)
 
     def params(self, node: Node) -> Params:
-        x, dy = (v.type for v in node.ins)
-        return {**self.window.params(x, dy), "groups": self.groups, "x_zero": x.zero}
-
-    def macs(self, node: Node) -> int:
-        return node.ins[1].type.size * math.prod(node.out.type.shape[1:])
+        return {**self.sizes(node), "groups": self.groups, "x_zero": node.ins[0].type.zero}
 
 
 @op
@@ -318,8 +298,4 @@ class DepthwiseGradWeight(WindowWeightGrad):
         return result
 
     def params(self, node: Node) -> Params:
-        x, dy = (v.type for v in node.ins)
-        return {**self.window.params(x, dy), "x_zero": x.zero}
-
-    def macs(self, node: Node) -> int:
-        return node.ins[1].type.size * math.prod(self.size)
+        return {**self.sizes(node), "x_zero": node.ins[0].type.zero}

@@ -64,8 +64,7 @@ class Dense(Weighted):
         y = node.out.type
         if y.dtype == "float32":
             return super().finish(node, acc)
-        scaled = numerics.scale_double(acc.astype(np.int32), self.scaling(node))
-        return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
+        return numerics.activated(numerics.scale_double(acc.astype(np.int32), self.scaling(node)), self.activation, y)
 
     def params(self, node: Node) -> Params:
         x, y = node.ins[0].type, node.out.type
@@ -82,9 +81,6 @@ class Dense(Weighted):
         x, w, _ = node.ins
         dz = requantize_grad(g, dy, node.out, factors(node), self.activation)
         return g.emit(DenseGradInput(), dz, w), g.emit(DenseGradWeight(), x, dz), g.emit(ChannelSum(), dz)
-
-    def macs(self, node: Node) -> int:
-        return node.out.type.size * node.ins[0].type.shape[1]
 
 
 @op
@@ -119,10 +115,12 @@ class DenseGradInput(GradOp):
     def bound(self, node: Node) -> int:
         return 127 * 128 * node.ins[1].type.shape[0]
 
-    def params(self, node: Node) -> Params:
+    def sizes(self, node: Node) -> Params:
         rows, n = node.ins[0].type.shape
-        sizes = {"rows": rows, "x_c": node.outs[0].type.shape[1], "y_c": n}
-        return {**sizes, **self.rounding(node)} if self.lowered else sizes
+        return {"rows": rows, "x_c": node.outs[0].type.shape[1], "y_c": n}
+
+    def params(self, node: Node) -> Params:
+        return super().params(node) if self.lowered else self.sizes(node)
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         return super().arguments(node) if self.lowered else (*node.ins, *node.outs)
@@ -151,6 +149,3 @@ class DenseGradWeight(WeightGrad):
     def params(self, node: Node) -> Params:
         x, dy = (v.type for v in node.ins)
         return {"rows": x.shape[0], "x_c": x.shape[1], "y_c": dy.shape[1], "x_zero": x.zero}
-
-    def macs(self, node: Node) -> int:
-        return node.ins[0].type.size * node.ins[1].type.shape[1]

@@ -89,14 +89,11 @@ class Add(Pair):
     def ref(self, node: Node, a: Array, b: Array) -> Array:
         y = node.out.type
         if a.dtype == np.float32:
-            limited: Array = np.clip(a + b, *numerics.activation_limits(self.activation))
-            return limited
+            return numerics.activated(a + b, self.activation, y)
         ma, mb, my = self.multipliers(node)
         left = numerics.multiply((a.astype(np.int64) - node.ins[0].type.zero) << ADD_SHIFT, *ma)
         right = numerics.multiply((b.astype(np.int64) - node.ins[1].type.zero) << ADD_SHIFT, *mb)
-        return numerics.to_int8(
-            numerics.multiply(left + right, *my), y.zero, *numerics.activation_range(self.activation, y)
-        )
+        return numerics.activated(numerics.multiply(left + right, *my), self.activation, y)
 
     def params(self, node: Node) -> Params:
         (ma, sa), (mb, sb), (my, sy) = self.multipliers(node)
@@ -124,11 +121,9 @@ class Mul(Pair):
     def ref(self, node: Node, a: Array, b: Array) -> Array:
         y = node.out.type
         if a.dtype == np.float32:
-            limited: Array = np.clip(a * b, *numerics.activation_limits(self.activation))
-            return limited
+            return numerics.activated(a * b, self.activation, y)
         product = (a.astype(np.int64) - node.ins[0].type.zero) * (b.astype(np.int64) - node.ins[1].type.zero)
-        scaled = numerics.multiply(product, *self.multiplier(node))
-        return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
+        return numerics.activated(numerics.multiply(product, *self.multiplier(node)), self.activation, y)
 
     def params(self, node: Node) -> Params:
         multiplier, shift = self.multiplier(node)
@@ -151,10 +146,9 @@ class Rescale(Op):
     def ref(self, node: Node, x: Array) -> Array:
         y = node.out.type
         if x.dtype == np.float32:
-            limited: Array = np.clip(x, *numerics.activation_limits(self.activation))
-            return limited
+            return numerics.activated(x, self.activation, y)
         scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self.multiplier(node))
-        return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
+        return numerics.activated(scaled, self.activation, y)
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         return (requantize_grad(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), self.activation),)
@@ -274,10 +268,9 @@ class MulGrad(GradOp):
     def bound(self, node: Node) -> int:
         return 127 * 255
 
-    def params(self, node: Node) -> Params:
-        out, b = node.outs[0].type, node.ins[1].type
-        sizes = {"n": out.size, "c": out.shape[-1], "b_period": b.size, "b_zero": b.zero}
-        return {**sizes, **self.rounding(node)}
+    def sizes(self, node: Node) -> Params:
+        b = node.ins[1].type
+        return {**super().sizes(node), "b_period": b.size, "b_zero": b.zero}
 
 
 @op
@@ -303,10 +296,8 @@ class RepeatGrad(GradOp):
     def bound(self, node: Node) -> int:
         return 127 * (node.ins[0].type.size // node.outs[0].type.size)
 
-    def params(self, node: Node) -> Params:
-        out = node.outs[0].type
-        sizes = {"n": out.size, "c": out.shape[-1], "repeats": node.ins[0].type.size // out.size}
-        return {**sizes, **self.rounding(node)}
+    def sizes(self, node: Node) -> Params:
+        return {**super().sizes(node), "repeats": node.ins[0].type.size // node.outs[0].type.size}
 
 
 def check_comparable(what: str, a: Type, b: Type) -> None:

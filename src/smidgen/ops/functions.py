@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Type
+from smidgen.numerics.int16 import INT16_MAX, INT16_MIN, half_mul, saturate, shift_right
 
 Real = NDArray[np.float64]
 Formula = Callable[[Real, float, float], Real]
@@ -150,12 +151,6 @@ Table = Callable[[Type, Type, float], Array]  # of an input and an output, and t
 EVERY = np.arange(numerics.INT8_MIN, numerics.INT8_MAX + 1)
 ROOT, INVERSE_BITS, HALF_ROOT_2 = 0.5, 20, 1518500250  # an exponent; bits of a reciprocal root; √2 / 2 in Q0.31
 HIRES_BITS = 7  # by which hard-swish moves int8 into the upper half of 16 bits
-INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
-
-
-def tflite_table(function: str, x: Type, y: Type, alpha: float) -> Array:
-    """The result of each int8 number, −128 first."""
-    return TABLES[function](x, y, alpha)
 
 
 def _single(function: Callable[[Array], Array]) -> Table:
@@ -214,11 +209,11 @@ def _hard_swish(x: Type, y: Type, alpha: float) -> Array:
             f"hard-swish of scale {x.scale:.3g} cannot be given in steps of {y.scale:.3g}; calibrate the model again"
         )
     steps = (EVERY - x.zero) << HIRES_BITS
-    gate = _saturate(steps << max(gate_shift - 1, 0)) if gate_shift > 0 else steps
-    gate = _rounded_product(gate, gate_multiplier)
-    gate = _saturate(gate << 1) if gate_shift > 0 else _shift_right(gate, -gate_shift)
-    product = np.fix(((gate - INT16_MIN) >> 1) * _rounded_product(steps, multiplier) / 2.0**15).astype(np.int64)
-    return numerics.to_int8(_shift_right(product, -shift), y.zero)
+    gate = saturate(steps << max(gate_shift - 1, 0)) if gate_shift > 0 else steps
+    gate = half_mul(gate, gate_multiplier)
+    gate = saturate(gate << 1) if gate_shift > 0 else shift_right(gate, -gate_shift)
+    product = np.fix(((gate - INT16_MIN) >> 1) * half_mul(steps, multiplier) / 2.0**15).astype(np.int64)
+    return numerics.to_int8(shift_right(product, -shift), y.zero)
 
 
 def _log(x: Type, y: Type, alpha: float) -> Array:
@@ -277,26 +272,7 @@ def _half_multiplier(real: float) -> tuple[int, int]:
     return min((multiplier + (1 << 15)) >> 16, INT16_MAX), shift
 
 
-def _saturate(x: Array) -> Array:
-    limited: Array = np.clip(x, INT16_MIN, INT16_MAX)
-    return limited
-
-
-def _rounded_product(x: Array, multiplier: int) -> Array:
-    """x · multiplier / 2^15, halves up."""
-    product = x.astype(np.int64) * multiplier
-    nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
-    return np.fix(nudged / 2.0**15).astype(np.int64)
-
-
-def _shift_right(x: Array, bits: int) -> Array:
-    """x / 2^bits, halves away from zero."""
-    mask = (1 << bits) - 1
-    result: Array = (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
-    return result
-
-
-TABLES: Mapping[str, Table] = {
+TABLES: Mapping[str, Table] = {  # the result of each int8 number, −128 first
     "abs": _abs,
     "elu": _single(_function("elu")),
     "exp": _single(_function("exp")),

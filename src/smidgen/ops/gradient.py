@@ -185,6 +185,13 @@ class GradOp(Op):
             "slot_in": self.slots[0], "slot_out": self.slots[-1], "stream": self.stream,
         }  # fmt: skip
 
+    def sizes(self, node: Node) -> Params:
+        """The fields of the C struct before those of the rounding."""
+        return {"n": node.outs[0].type.size, "c": node.outs[0].type.shape[-1]}
+
+    def params(self, node: Node) -> Params:
+        return {**self.sizes(node), **self.rounding(node)}
+
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         parts = self.parts(node.ins)
         return (*parts.operands, parts.mask, parts.step_state, *node.outs)
@@ -210,9 +217,6 @@ class RequantizeGrad(GradOp):
 
     def bound(self, node: Node) -> int:
         return 127
-
-    def params(self, node: Node) -> Params:
-        return {"n": node.outs[0].type.size, "c": node.outs[0].type.shape[-1], **self.rounding(node)}
 
 
 @op
@@ -251,10 +255,8 @@ class SumGrads(GradOp):
         mask = np.bool_(True) if parts.mask is None else unmask(parts.mask, aligned[0].shape)
         return self._round(node, aligned[0] + aligned[1], mask, step_state)
 
-    def params(self, node: Node) -> Params:
-        out = node.outs[0].type
-        sizes = {"n": out.size, "c": out.shape[-1], "slot_b": self.slots[1], "reach": self.REACH}
-        return {**sizes, **self.rounding(node)}
+    def sizes(self, node: Node) -> Params:
+        return {**super().sizes(node), "slot_b": self.slots[1], "reach": self.REACH}
 
 
 @op

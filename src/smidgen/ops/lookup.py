@@ -12,7 +12,7 @@ from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
 from smidgen.numerics import INT8_MAX, INT8_MIN
 from smidgen.ops.elementwise import Compare, MulGrad, check_pair, check_quantized, ratio, repeat_grad
-from smidgen.ops.functions import FUNCTIONS, TABLES, tflite_table
+from smidgen.ops.functions import FUNCTIONS, TABLES
 from smidgen.ops.gradient import RequantizeGrad, SumGrads, requantize_grad
 
 
@@ -55,7 +55,7 @@ class Lookup(Op):
     def table(self, x: Type, y: Type) -> Array:
         """The result of each int8 number, −128 first: halves away from zero, saturated."""
         if self.tflite:
-            return tflite_table(self.function, x, y, self.alpha)
+            return TABLES[self.function](x, y, self.alpha)
         steps = np.clip(self.real(reals(x)) / y.scale, -1e6, 1e6)
         rounded = np.copysign(np.floor(np.abs(steps) + 0.5), steps)
         results: Array = np.clip(rounded + y.zero, INT8_MIN, INT8_MAX).astype(np.int8)

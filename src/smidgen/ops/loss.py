@@ -7,9 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from smidgen.errors import InputError, TrainingError
-from smidgen.ir import Array, Builder, Graph, LabelKind, Node, Op, Type, Value, roles_of
+from smidgen.errors import GraphError, InputError, TrainingError
+from smidgen.ir import Array, Builder, Graph, LabelKind, Node, Op, Params, Type, Value, roles_of
+from smidgen.ops.checking import SCALAR, check_dtypes, check_is, shown
 
+MOST_OUTPUTS = 2**24  # up to which float32 counts without a gap
 Loss = Literal["softmax", "sigmoid", "mse", "reconstruction", "cells"]
 
 
@@ -79,7 +81,24 @@ class LossOp(Op):
 
 @dataclass(frozen=True)
 class MeanLoss(LossOp):
-    """A loss that is a mean, and whose second output is its gradient with respect to the logits."""
+    """A loss that is a mean, by default over a vector of outputs; its second output is its gradient."""
+
+    def check_logits(self, logits: Type) -> None:
+        """Raise GraphError unless these are float32 numbers of one sample, few enough to count them."""
+        what = type(self).__name__
+        check_dtypes(what, ("float32",), logits)
+        if not logits.shape or logits.shape[0] != 1 or logits.size >= MOST_OUTPUTS:
+            raise GraphError(f"{what} takes float32[1, …] of fewer than 2^24 numbers, not {shown(logits)}")
+
+    def infer(self, logits: Type, target: Type) -> tuple[Type, ...]:
+        self.check_logits(logits)
+        if len(logits.shape) != 2:
+            raise GraphError(f"{type(self).__name__} takes float32[1, outputs], not {shown(logits)}")
+        check_is(type(self).__name__, "target", target, logits)
+        return SCALAR, logits
+
+    def params(self, node: Node) -> Params:
+        return {"n": node.ins[0].type.size}
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         return node.outs[1], None

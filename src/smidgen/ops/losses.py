@@ -20,7 +20,6 @@ from smidgen.ops.loss import Chance, LossOp, MeanLoss
 LOGIT_LIMIT = F(2.0**100)  # logits are kept within it, so that their differences are numbers
 ERROR_LIMIT = F(2.0**50)  # errors are kept within it, so that a sum of their squares is a number
 MOST_CLASSES = 256  # that the byte of a cell can name
-MOST_OUTPUTS = 2**24  # up to which float32 counts without a gap
 
 
 def checked_class(label: int | Array | None, classes: int) -> int:
@@ -36,15 +35,6 @@ def checked_class(label: int | Array | None, classes: int) -> int:
 def _is_class(label: Array, classes: int) -> bool:
     """Return whether the label names a class; a sample without one teaches nothing."""
     return 0 <= int(label[0]) < classes
-
-
-def _check_logits(op: LossOp, logits: Type, rank: int | None = None) -> None:
-    what = type(op).__name__
-    check_dtypes(what, ("float32",), logits)
-    if not logits.shape or logits.shape[0] != 1 or logits.size >= MOST_OUTPUTS:
-        raise GraphError(f"{what} takes float32[1, …] of fewer than 2^24 numbers, not {shown(logits)}")
-    if rank is not None and len(logits.shape) != rank:
-        raise GraphError(f"{what} takes float32[1, outputs], not {shown(logits)}")
 
 
 def _mean(x: Array) -> Array:
@@ -160,11 +150,6 @@ class SigmoidCrossEntropy(MeanLoss):
     def chance(self, outputs: int) -> Chance:
         return Chance(math.log(2), "that of guessing yes or no")
 
-    def infer(self, logits: Type, target: Type) -> tuple[Type, ...]:
-        _check_logits(self, logits, 2)
-        check_is("SigmoidCrossEntropy", "target", target, logits)
-        return SCALAR, logits
-
     def ref(self, node: Node, logits: Array, target: Array) -> tuple[Array, ...]:
         z = limit(logits, LOGIT_LIMIT)
         above = np.where(target > 0, target, F(0))  # in this order a NaN becomes 0
@@ -174,9 +159,6 @@ class SigmoidCrossEntropy(MeanLoss):
         each = (np.where(z > 0, z, F(0)) - z * t) + log_f32(total)
         p = np.where(z > 0, F(1), e) / total
         return _mean(each), (p - t) / F(z.size)
-
-    def params(self, node: Node) -> Params:
-        return {"n": node.ins[0].type.size}
 
 
 def _squares(y: Array, t: Array) -> tuple[Array, ...]:
@@ -196,16 +178,8 @@ class MeanSquaredError(MeanLoss):
     output = "what the network tells"
     kernel = "smg_mean_squared_error_f32"
 
-    def infer(self, logits: Type, target: Type) -> tuple[Type, ...]:
-        _check_logits(self, logits, 2)
-        check_is("MeanSquaredError", "target", target, logits)
-        return SCALAR, logits
-
     def ref(self, node: Node, logits: Array, target: Array) -> tuple[Array, ...]:
         return _squares(logits, target)
-
-    def params(self, node: Node) -> Params:
-        return {"n": node.ins[0].type.size}
 
 
 @op
@@ -244,7 +218,7 @@ class ReconstructionError(MeanLoss):
             raise InputError(f"{graph.name} learns to give its own input: there is no label; give None")
 
     def infer(self, logits: Type, x: Type) -> tuple[Type, ...]:
-        _check_logits(self, logits)
+        self.check_logits(logits)
         if x.dtype != "int8" or x.q is None or x.q.axis is not None:
             raise GraphError(f"ReconstructionError takes int8 with one scale as its target, not {shown(x)}")
         if x.size != logits.size:
@@ -298,7 +272,7 @@ class CellCrossEntropy(MeanLoss):
         return _guessing(outputs)
 
     def infer(self, logits: Type, labels: Type) -> tuple[Type, ...]:
-        _check_logits(self, logits)
+        self.check_logits(logits)
         check_map("CellCrossEntropy", logits)
         if not 2 <= logits.shape[3] <= MOST_CLASSES:
             raise GraphError(f"CellCrossEntropy takes cells of 2 to {MOST_CLASSES} classes, not {shown(logits)}")

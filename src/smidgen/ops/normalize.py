@@ -28,10 +28,6 @@ LARGEST_SCALE, LARGEST_SHIFT = 2**15 - 1, 2**30
 SUM_BITS = 29  # that sums of a gradient may have
 
 
-def scale_type(x: Type, channels: int) -> str:
-    return f"int16[{channels}] with one scale" if x.dtype == "int8" else f"float32[{channels}]"
-
-
 @dataclass(frozen=True)
 class Groups:
     """The elements that share statistics: those of a group of channels, of one row or of all of them."""
@@ -160,7 +156,8 @@ class Normalize(Op):
         wanted, moved = ("int16", "int32") if x.dtype == "int8" else ("float32", "float32")
         one = scale.q is not None and scale.q.axis is None and scale.zero == 0
         if scale.dtype != wanted or scale.shape != (channels,) or (wanted == "int16") != one:
-            raise GraphError(f"Normalize takes {scale_type(x, channels)} as its scales, not {shown(scale)}")
+            found = f"{wanted}[{channels}]{' with one scale' if wanted == 'int16' else ''}"
+            raise GraphError(f"Normalize takes {found} as its scales, not {shown(scale)}")
         if shift.dtype != moved or shift.shape != (channels,):
             raise GraphError(f"Normalize takes {moved}[{channels}] as its shifts, not {shown(shift)}")
         return Type(x.shape, x.dtype)
@@ -269,12 +266,10 @@ class NormalizeGrad(GradOp):
         most = largest_sum(node.ins[1].type, self.split(node).size, self.epsilon)
         return most << self.fraction if self.fraction >= 0 else (most >> -self.fraction) + 1
 
-    def params(self, node: Node) -> Params:
-        split, x = self.split(node), node.ins[1].type
-        return {
-            **split.params(x, self.epsilon), "size_bits": split.size.bit_length(),
-            "fraction": self.fraction, **self.rounding(node),
-        }  # fmt: skip
+    def sizes(self, node: Node) -> Params:
+        split = self.split(node)
+        fields = split.params(node.ins[1].type, self.epsilon)
+        return {**fields, "size_bits": split.size.bit_length(), "fraction": self.fraction}
 
 
 def _mean(x: Array, size: int) -> Array:

@@ -17,26 +17,32 @@ from smidgen.ops.window import Pad, Window, check_pads, scatter
 
 
 @dataclass(frozen=True)
-class Pool(Op):
-    """The common part of both pools: a window over each channel, the input's quantization kept."""
+class PoolWindow:
+    """The geometry of a pool."""
 
     size: tuple[int, int] = (2, 2)
     stride: tuple[int, int] = (2, 2)
     pad: Pad = (0, 0, 0, 0)
-    activation: str = "none"
-
-    spatial = True
-    what: ClassVar[str]
 
     @property
     def window(self) -> Window:
         return Window(self.size, self.stride, self.pad)
 
+
+@dataclass(frozen=True)
+class Pool(PoolWindow, Op):
+    """The common part of both pools: a window over each channel, the input's quantization kept."""
+
+    activation: str = "none"
+
+    spatial = True
+
     def infer(self, x: Type) -> Type:
+        what = type(self).__name__
         numerics.check_activation(self.activation)
-        check_quantized(self.what, x)
-        check_pads(self.what, self.size, self.pad)
-        return Type((1, *self.window.output(x, self.what), x.shape[3]), x.dtype, x.q)
+        check_quantized(what, x)
+        check_pads(what, self.size, self.pad)
+        return Type((1, *self.window.output(x, what), x.shape[3]), x.dtype, x.q)
 
     def limit(self, node: Node, y: Array) -> Array:
         float_limits = numerics.activation_limits(self.activation)
@@ -59,7 +65,6 @@ class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
     kernel = "smg_max_pool_s8"
-    what = "MaxPool"
 
     def ref(self, node: Node, x: Array) -> Array:
         wide = np.int64 if x.dtype == np.int8 else np.float32
@@ -77,7 +82,6 @@ class AvgPool(Pool):
     """The mean of each window's elements inside the map, halves away from zero."""
 
     kernel = "smg_avg_pool_s8"
-    what = "AvgPool"
 
     def ref(self, node: Node, x: Array) -> Array:
         wide = np.int64 if x.dtype == np.int8 else np.float32
@@ -162,22 +166,14 @@ class MeanGrad(GradOp):
     def bound(self, node: Node) -> int:
         return 127
 
-    def params(self, node: Node) -> Params:
+    def sizes(self, node: Node) -> Params:
         _, h, w, c = node.outs[0].type.shape
-        return {"n": h * w, "c": c, **self.rounding(node)}
+        return {"n": h * w, "c": c}
 
 
 @dataclass(frozen=True)
-class PoolGrad(GradOp):
-    """The geometry of the pool whose input gradient this is."""
-
-    size: tuple[int, int] = (2, 2)
-    stride: tuple[int, int] = (2, 2)
-    pad: Pad = (0, 0, 0, 0)
-
-    @property
-    def window(self) -> Window:
-        return Window(self.size, self.stride, self.pad)
+class PoolGrad(PoolWindow, GradOp):
+    """The input gradient of a pool of this geometry."""
 
     def check_window(self, x: Type, dy: Type) -> None:
         """Raise unless the pool of x is as large as dy."""
@@ -186,6 +182,9 @@ class PoolGrad(GradOp):
         check_pads(what, self.size, self.pad)
         if self.window.output(x, what) != dy.shape[1:3] or x.shape[3] != dy.shape[3]:
             raise GraphError(f"{what} of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
+
+    def sizes(self, node: Node) -> Params:
+        return self.window.params(node.outs[0].type, node.ins[0].type)
 
     def overlap(self) -> int:
         """Return how many windows can see one element."""
@@ -224,9 +223,8 @@ class AvgPoolGrad(PoolGrad):
     def bound(self, node: Node) -> int:
         return (127 << self.SHARE_BITS) * self.overlap()
 
-    def params(self, node: Node) -> Params:
-        geometry = self.window.params(node.outs[0].type, node.ins[0].type)
-        return {**geometry, "share_bits": self.SHARE_BITS, **self.rounding(node)}
+    def sizes(self, node: Node) -> Params:
+        return {**super().sizes(node), "share_bits": self.SHARE_BITS}
 
 
 @op
@@ -254,6 +252,3 @@ class MaxPoolGrad(PoolGrad):
 
     def bound(self, node: Node) -> int:
         return 127 * self.overlap()
-
-    def params(self, node: Node) -> Params:
-        return {**self.window.params(node.outs[0].type, node.ins[0].type), **self.rounding(node)}

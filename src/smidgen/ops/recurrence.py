@@ -161,8 +161,7 @@ class RecurrentSlopes(Op, ABC):
 
 def mantissas(weights: Type) -> tuple[Array, int]:
     """The scales of gates as whole numbers below 2^15 over one power of two, whose exponent comes second."""
-    assert weights.q is not None
-    scales = weights.q.scale * (weights.shape[0] if len(weights.q.scale) == 1 else 1)
+    scales = gate_scales(weights)
     places = min(max(MANTISSA - int(np.frexp(max(scales))[1]), 1), FARTHEST)
     numbers = np.floor(np.ldexp(np.array(scales), places) + 0.5)
     return np.minimum(numbers, (1 << MANTISSA) - 1).astype(np.int32), places

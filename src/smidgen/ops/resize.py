@@ -312,9 +312,6 @@ class ResizeBilinearGrad(GradOp):
             tables[name] = point.astype(np.int32)
             tables[f"{name}_share"] = shares[point, place].astype(np.int32)
             tables[f"{name}_end"] = np.cumsum(np.bincount(place, minlength=shares.shape[1])).astype(np.int32)
-        return {"x_h": x_h, "x_w": x_w, "c": c, "y_w": y_w, **_padded(tables), **self.rounding(node)}
-
-
-def _padded(tables: dict[str, Array]) -> dict[str, Array]:
-    """No table is empty, as where all shares are 0: C has no empty arrays."""
-    return {name: table if table.size else np.zeros(1, np.int32) for name, table in tables.items()}
+        # No table is empty, as where all shares are 0: C has no empty arrays.
+        filled = {name: table if table.size else np.zeros(1, np.int32) for name, table in tables.items()}
+        return {"x_h": x_h, "x_w": x_w, "c": c, "y_w": y_w, **filled, **self.rounding(node)}

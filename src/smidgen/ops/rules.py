@@ -18,12 +18,8 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Node, Op, Params, Type, attribute, op
 from smidgen.ops.checking import RATE, SCALAR, check_dtypes, check_is
 
-BUFFERS: Mapping[str, str] = {
-    "int8": "int16",
-    "int16": "int32",
-    "int32": "int32",
-    "float32": "float32",
-}  # by the dtype of what learns
+# By the dtype of what learns.
+BUFFERS: Mapping[str, str] = {"int8": "int16", "int16": "int32", "int32": "int32", "float32": "float32"}
 LIMITS: Mapping[str, int] = {"int16": 32767, "int32": 1 << 30}  # of what a buffer holds
 DECAY_ONE = 65536  # a decay of 1 where buffers are integers
 MOST_SAMPLES = 1024

@@ -9,6 +9,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
+from smidgen.numerics.int16 import shift_right
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp
 
 OUTPUT = QParams.per_tensor(1 / 256, -128)
@@ -30,13 +31,6 @@ def high_mul(a: Array | int, b: Array | int) -> Array:
     nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
     half: Array = np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31))
     return np.minimum(half, INT32_MAX)
-
-
-def shift_right(x: Array, exponent: Array | int) -> Array:
-    """x / 2^exponent, halves away from zero."""
-    mask = (np.int64(1) << np.asarray(exponent, np.int64)) - 1
-    result: Array = (x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0))
-    return result
 
 
 def shift_left(x: Array, exponent: int) -> Array:
@@ -174,7 +168,6 @@ class SoftmaxGrad(GradOp):
     def bound(self, node: Node) -> int:
         return MAX_DIFF * ((largest_rest(node.ins[0].type.shape[-1]) >> self.dropped) + 1)
 
-    def params(self, node: Node) -> Params:
+    def sizes(self, node: Node) -> Params:
         x = node.ins[0].type
-        sizes = {"rows": x.size // x.shape[-1], "c": x.shape[-1], "dropped": self.dropped}
-        return {**sizes, **self.rounding(node)}
+        return {"rows": x.size // x.shape[-1], "c": x.shape[-1], "dropped": self.dropped}

@@ -106,7 +106,6 @@ class UnitNormGrad(GradOp):
         most = largest_sum(node.ins[1].type.shape[-1])
         return most << self.fraction if self.fraction >= 0 else (most >> -self.fraction) + 1
 
-    def params(self, node: Node) -> Params:
+    def sizes(self, node: Node) -> Params:
         x = node.ins[1].type
-        sizes = {"rows": x.size // x.shape[-1], "c": x.shape[-1], "x_zero": x.zero, "fraction": self.fraction}
-        return {**sizes, **self.rounding(node)}
+        return {"rows": x.size // x.shape[-1], "c": x.shape[-1], "x_zero": x.zero, "fraction": self.fraction}

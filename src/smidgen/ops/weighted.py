@@ -12,7 +12,7 @@ from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, RowWindow, Type
 from smidgen.ops.checking import check_dtypes, check_gradient, check_sums
 from smidgen.ops.gradient import GRADIENT_MOST, ParameterGrad
-from smidgen.ops.window import Pad, Window
+from smidgen.ops.window import Pad, Sliding, Window
 
 Channels = tuple[int, ...]
 
@@ -60,20 +60,16 @@ class Weighted(Op):
     def finish(self, node: Node, acc: Array) -> Array:
         """Turn accumulators, bias included, into outputs: requantize and saturate, or limit where they are float."""
         y = node.out.type
-        if y.dtype == "float32":
-            limited: Array = np.clip(acc, *numerics.activation_limits(self.activation)).astype(np.float32)
-            return limited
-        scaled = numerics.multiply(acc, *multipliers(node))
-        return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
+        scaled = acc if y.dtype == "float32" else numerics.multiply(acc, *multipliers(node))
+        return numerics.activated(scaled, self.activation, y)
+
+    def macs(self, node: Node) -> int:
+        return positions(node.out.type) * node.ins[1].type.size
 
 
 @dataclass(frozen=True)
-class Windowed(Weighted):
+class Windowed(Sliding, Weighted):
     """A window that slides over a map, and weights of which some channels may be laid over."""
-
-    stride: tuple[int, int] = (1, 1)
-    pad: Pad = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
 
     out_in_rows_columns: ClassVar[tuple[int, int, int, int]]  # the axes of weights in this order, which ONNX has
     overlay_input = 1
@@ -81,7 +77,7 @@ class Windowed(Weighted):
     working_memory = True
 
     def window(self, w: Type) -> Window:
-        return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
+        return self.over(w.shape[1:3])
 
     def row_window(self, node: Node) -> RowWindow:
         return self.window(node.ins[1].type).rows
@@ -89,6 +85,11 @@ class Windowed(Weighted):
     def separate_groups(self, x: Type) -> int:
         """Return how many groups of input channels do not meet."""
         return self.groups if self.mixes_channels else x.shape[3]
+
+
+def positions(y: Type) -> int:
+    """Return how often each weight is multiplied: once for every position of the output."""
+    return y.size // y.shape[-1]
 
 
 def weighted(node: Node) -> Weighted:
@@ -161,7 +162,7 @@ class WeightGrad(ParameterGrad):
 
     def bound(self, *types: Type) -> int:
         _, dy = types
-        return 255 * GRADIENT_MOST * (dy.size // dy.shape[-1])
+        return 255 * GRADIENT_MOST * positions(dy)
 
     def sum_type(self, x: Type, dy: Type, shape: tuple[int, ...]) -> Type:
         """Return the type of the sums, of this shape."""
@@ -176,3 +177,6 @@ class WeightGrad(ParameterGrad):
 
     def symbol(self, node: Node) -> str:
         return self.kernel if all(v.type.dtype == "int8" for v in node.ins) else ""
+
+    def macs(self, node: Node) -> int:
+        return positions(node.ins[1].type) * node.out.type.size

@@ -68,6 +68,19 @@ class Window:
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Sliding:
+    """The geometry of an op whose window slides over a map, apart from the window's size."""
+
+    stride: tuple[int, int] = (1, 1)
+    pad: Pad = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+    def over(self, size: tuple[int, ...]) -> Window:
+        """Return the window of these rows and columns."""
+        return Window((size[0], size[1]), self.stride, self.pad, self.dilation)
+
+
 def same_pad(
     shape: tuple[int, ...], size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int] = (1, 1)
 ) -> Pad:

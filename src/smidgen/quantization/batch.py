@@ -30,17 +30,36 @@ def run_batch(graph: Graph, samples: Array, visit: Callable[[Value, Array], None
     """
     if len(graph.inputs) != 1 or samples.shape[1:] != graph.inputs[0].type.shape:
         raise InputError(f"{graph.name} cannot be run on samples of {list(samples.shape[1:])}; it takes one input")
-    left = Counter(v for node in graph.nodes for v in set(node.ins))
-    values: dict[Value, Array] = {graph.inputs[0]: samples}
+    values = Values(graph, samples)
     visit(graph.inputs[0], samples)
     for node in graph.nodes:
-        out = run_node(node, tuple(values[v] if v in values else _held(graph, v) for v in node.ins), graph)
-        values[node.out] = out
-        visit(node.out, out)
+        visit(node.out, values.run(node))
+
+
+class Values:
+    """The values of a graph under way, each kept until its last reader has run."""
+
+    def __init__(self, graph: Graph, samples: Array) -> None:
+        self.graph, self.left = graph, Counter(v for node in graph.nodes for v in set(node.ins))
+        self.values: dict[Value, Array] = {graph.inputs[0]: samples}
+
+    def of(self, node: Node) -> tuple[Array, ...]:
+        """Return a node's inputs."""
+        held = (self.values, self.graph.constants, self.graph.state)
+        return tuple(next(arrays[v] for arrays in held if v in arrays) for v in node.ins)
+
+    def run(self, node: Node) -> Array:
+        out = run_node(node, self.of(node), self.graph)
+        self.keep(node, out)
+        return out
+
+    def keep(self, node: Node, out: Array) -> None:
+        """Keep a node's output, and drop the inputs that nothing else reads."""
+        self.values[node.out] = out
         for value in set(node.ins):
-            left[value] -= 1
-            if not left[value]:
-                values.pop(value, None)
+            self.left[value] -= 1
+            if not self.left[value]:
+                self.values.pop(value, None)
 
 
 def look_at(graph: Graph, samples: Array, look: Callable[[Value, Array], Result | None]) -> dict[Value, Result]:
@@ -60,10 +79,6 @@ def scores_of(graph: Graph, samples: Array) -> Array:
     return look_at(graph, samples, lambda v, array: array.reshape(len(array), -1) if v == graph.scores else None)[
         graph.scores
     ]
-
-
-def _held(graph: Graph, value: Value) -> Array:
-    return graph.constants[value] if value in graph.constants else graph.state[value]
 
 
 def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:

@@ -60,6 +60,22 @@ def each_batch(
             on_progress(QuantizationProgress(doing, batch.stop, count))
 
 
+def each_look(
+    graph: Graph,
+    samples: Array,
+    look: Callable[[Value, Array], Result | None],
+    doing: str,
+    on_progress: ProgressCallback,
+    threads: int,
+) -> Iterator[dict[Value, Result]]:
+    """Yield what `look` finds in each value of the graph, a few samples at a time."""
+
+    def run(places: slice) -> dict[Value, Result]:
+        return look_at(graph, samples[places], look)
+
+    return each_batch(run, len(samples), doing, on_progress, threads)
+
+
 def calibrate(
     graph: Graph,
     samples: Array,
@@ -130,10 +146,7 @@ def _extremes(
             raise QuantizationError(f"%{value.name} of {graph.name} is not finite on the samples given; fix the model")
         return low, high
 
-    def run(places: slice) -> dict[Value, tuple[Array, Array]]:
-        return look_at(graph, samples[places], look)
-
-    parts = list(each_batch(run, len(samples), "calibrating", on_progress, threads))
+    parts = list(each_look(graph, samples, look, "calibrating", on_progress, threads))
     return {
         v: (np.concatenate([part[v][0] for part in parts]), np.concatenate([part[v][1] for part in parts]))
         for v in parts[0]
@@ -152,11 +165,8 @@ def _histograms(
         bins = ((array.reshape(-1) - low) * ((BINS - 1e-3) / (high - low))).astype(np.int64)
         return np.bincount(np.clip(bins, 0, BINS - 1), minlength=BINS)
 
-    def run(places: slice) -> dict[Value, Array]:
-        return look_at(graph, samples[places], count)
-
     counts = {v: np.zeros(BINS, np.int64) for v in ranges}
-    for part in each_batch(run, len(samples), "counting", on_progress, threads):
+    for part in each_look(graph, samples, count, "counting", on_progress, threads):
         for value, found in part.items():
             counts[value] += found
     return counts
@@ -217,13 +227,10 @@ def fit_cells(graph: Graph, samples: Array, on_progress: ProgressCallback, threa
                 found[node.out] = max(float(np.abs(c).max()) for c in cells)
         return found or None
 
-    def run(places: slice) -> dict[Value, float]:
-        return {v: size for found in look_at(graph, samples[places], look).values() for v, size in found.items()}
-
     largest: dict[Value, float] = {}
-    for part in each_batch(run, len(samples), "looking at cells", on_progress, threads):
-        for value, found in part.items():
-            largest[value] = max(largest.get(value, 0.0), found)
+    for part in each_look(graph, samples, look, "looking at cells", on_progress, threads):
+        for value, size in (pair for found in part.values() for pair in found.items()):
+            largest[value] = max(largest.get(value, 0.0), size)
     return replace(graph, nodes=tuple(_fitted(node, largest.get(node.outs[0], 1.0)) for node in graph.nodes))
 
 

@@ -18,8 +18,7 @@ from smidgen.ir.rewriting import readers
 from smidgen.ops.elementwise import Activate, Mul
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.weighted import Weighted, weighted
-from smidgen.quantization.batch import look_at
-from smidgen.quantization.calibration import ProgressCallback, each_batch
+from smidgen.quantization.calibration import ProgressCallback, each_look
 
 HOMOGENEOUS = ("none", "relu")
 LARGEST_FACTOR = 32.0  # a channel is never scaled by more: dead ones stay numbers
@@ -104,11 +103,8 @@ def _channel_maxima(
     def look(value: Value, array: Array) -> Array | None:
         return np.abs(array).max(axis=tuple(range(array.ndim - 1))) if value in wanted else None
 
-    def run(places: slice) -> dict[Value, Array]:
-        return look_at(graph, samples[places], look)
-
     largest: dict[Value, Array] = {}
-    for part in each_batch(run, len(samples), "equalising", on_progress, threads):
+    for part in each_look(graph, samples, look, "equalising", on_progress, threads):
         for value, found in part.items():
             largest[value] = np.maximum(largest.get(value, 0), found)
     return largest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -26,7 +25,7 @@ from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
 from smidgen.ops.softmax import OUTPUT, Softmax
 from smidgen.ops.unit_norm import UNIT, UnitNorm
 from smidgen.ops.weighted import Weighted, weighted
-from smidgen.quantization.batch import accumulate, run_node
+from smidgen.quantization.batch import Values, accumulate
 from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 
 # The output has the input's quantization.
@@ -161,11 +160,14 @@ def _layer_constants(g: Builder, node: Node, x: Type, w: Array, b: Array) -> tup
     assert isinstance(node.op, Weighted)
     axis = node.op.weight_axis
     scales = weight_scales(w, b, axis, x.scale)
+    bias = np.rint(b / (x.scale * scales)).astype(np.int32)
+    return _rounded_weights(g, node.ins[1].name, w, scales, axis), g.constant(node.ins[2].name, bias)
+
+
+def _rounded_weights(g: Builder, name: str, w: Array, scales: Array, axis: int) -> Value:
     along = [-1 if i == axis else 1 for i in range(w.ndim)]
     rounded = np.clip(np.rint(w / scales.reshape(along)), -WEIGHT_STEPS, WEIGHT_STEPS).astype(np.int8)
-    bias = np.rint(b / (x.scale * scales)).astype(np.int32)
-    weights = g.constant(node.ins[1].name, rounded, QParams.per_channel(scales, axis))
-    return weights, g.constant(node.ins[2].name, bias)
+    return g.constant(name, rounded, QParams.per_channel(scales, axis))
 
 
 def _gate_constants(g: Builder, graph: Graph, node: Node, x_scale: float, y_scale: float) -> tuple[Value, ...]:
@@ -177,8 +179,7 @@ def _gate_constants(g: Builder, graph: Graph, node: Node, x_scale: float, y_scal
     made, steps = [], []
     for value, weights, bias, scale in ((node.ins[1], w, b[:gates], x_scale), (node.ins[2], u, beside, y_scale)):
         scales = weight_scales(weights, np.abs(bias).max(axis=1), 0, scale)
-        rounded = np.clip(np.rint(weights / scales[:, None, None]), -WEIGHT_STEPS, WEIGHT_STEPS).astype(np.int8)
-        made.append(g.constant(value.name, rounded, QParams.per_channel(scales, 0)))
+        made.append(_rounded_weights(g, value.name, weights, scales, 0))
         steps.append(np.rint(bias / (scale * scales[:, None])))
     rows = [*steps[0], *steps[1][-1:]][: len(b)]
     return (*made, g.constant(node.ins[3].name, np.array(rows).astype(np.int32)))
@@ -206,7 +207,7 @@ def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array)
     float_node = {node.out.name: node for node in real.nodes}
     constants = dict(rounded.constants)
     graph = replace(rounded, constants=constants)
-    reals, ints = _Values(real, samples), _Values(graph, integers)
+    reals, ints = Values(real, samples), Values(graph, integers)
     for node in rounded.nodes:
         twin = float_node.get(node.out.name)
         if twin is None:
@@ -236,24 +237,3 @@ def _mean_error(node: Node, sums: Array, wanted: Array) -> Array:
 
 def _clip_bias(bias: Array) -> Array:
     return np.clip(bias, -2 * LARGEST_BIAS, 2 * LARGEST_BIAS).astype(np.int32)
-
-
-class _Values:
-    """The values of a graph under way, each kept until its last reader has run."""
-
-    def __init__(self, graph: Graph, samples: Array) -> None:
-        self.graph, self.left = graph, Counter(v for node in graph.nodes for v in set(node.ins))
-        self.values: dict[Value, Array] = {graph.inputs[0]: samples}
-
-    def of(self, node: Node) -> tuple[Array, ...]:
-        return tuple(self.values[v] if v in self.values else self.graph.constants[v] for v in node.ins)
-
-    def run(self, node: Node) -> None:
-        self.keep(node, run_node(node, self.of(node), self.graph))
-
-    def keep(self, node: Node, out: Array) -> None:
-        self.values[node.out] = out
-        for value in set(node.ins):
-            self.left[value] -= 1
-            if not self.left[value]:
-                self.values.pop(value, None)

@@ -178,8 +178,7 @@ def _evenly_spaced(places: Array, most: int) -> Array:
 
 def _check_float(graph: Graph) -> None:
     """Raise QuantizationError unless the graph is a float network with one input and finite weights."""
-    computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
-    if any(v.type.dtype == "int8" for v in computed):
+    if not is_float(graph):
         raise QuantizationError(f"{graph.name} is int8 already; quantization takes a float32 model")
     if len(graph.inputs) != 1 or graph.inputs[0].type.dtype != "float32":
         raise QuantizationError(f"{graph.name} has {len(graph.inputs)} inputs; one of float32 can be quantized")

@@ -103,22 +103,20 @@ def _decibels(ratio: float | None) -> str:
     return "exact" if ratio is None else f"{ratio:.1f} dB"
 
 
+@dataclass(frozen=True)
 class _Noise:
     """Sums of squares of a signal and of what was added to it."""
 
-    def __init__(self, signal: float = 0.0, noise: float = 0.0) -> None:
-        self.signal, self.noise = signal, noise
+    signal: float = 0.0
+    noise: float = 0.0
 
-    @classmethod
-    def between(cls, wanted: Array, got: Array) -> _Noise:
-        return cls(
-            float(np.square(wanted, dtype=np.float64).sum()),
-            float(np.square(wanted.astype(np.float64) - got).sum()),
-        )
+    @staticmethod
+    def between(wanted: Array, got: Array) -> _Noise:
+        signal = np.square(wanted, dtype=np.float64).sum()
+        return _Noise(float(signal), float(np.square(wanted.astype(np.float64) - got).sum()))
 
-    def add(self, other: _Noise) -> None:
-        self.signal += other.signal
-        self.noise += other.noise
+    def __add__(self, other: _Noise) -> _Noise:
+        return _Noise(self.signal + other.signal, self.noise + other.noise)
 
     @property
     def ratio(self) -> float | None:
@@ -170,8 +168,8 @@ class Comparison:
 
     def add(self, batch: _Batch) -> None:
         for name, (whole, alone) in batch.noise.items():
-            self.whole[name].add(whole)
-            self.alone[name].add(alone)
+            self.whole[name] += whole
+            self.alone[name] += alone
         self.same += batch.same
         self.count += batch.count
 
@@ -181,20 +179,16 @@ class Comparison:
         return array if function is None else function.real(array)
 
     def _alone(self, node: Node, floats: dict[str, Array]) -> Array:
-        ins = []
-        for value in node.ins:
-            source = self._source(value)
-            held = self.rounded.constants.get(value)
-            if held is None:
-                assert value.type.q is not None
-                held = quantize(floats[source.name], value.type.q)
-            ins.append(held)
-        return run_node(node, tuple(ins), self.rounded)
+        return run_node(node, tuple(self._rounded(value, floats) for value in node.ins), self.rounded)
 
-    def _source(self, value: Value) -> Value:
-        """Return the value that the float graph has, too: the one before a requantization."""
+    def _rounded(self, value: Value, floats: dict[str, Array]) -> Array:
+        """Return a constant, or the float graph's numbers rounded: those before a requantization, which it lacks."""
+        if (held := self.rounded.constants.get(value)) is not None:
+            return held
         node = self.nodes.get(value.name)
-        return node.ins[0] if node is not None and isinstance(node.op, Requantize) else value
+        source = node.ins[0] if node is not None and isinstance(node.op, Requantize) else value
+        assert value.type.q is not None
+        return quantize(floats[source.name], value.type.q)
 
     def report(self, model: str, method: str, calibrated: int, held_out: bool, known: Accuracy | None) -> Report:
         output = self.whole.get(self.rounded.outputs[0].name, _Noise()).ratio

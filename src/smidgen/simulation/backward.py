@@ -55,20 +55,14 @@ def sums_by_reference(node: Node, s: Setting) -> Callable[..., Tensor]:
     return run
 
 
-@rule(RequantizeGrad, into=BACKWARD)
-def _requantize(node: Node, s: Setting) -> Callable[..., Tensor]:
-    return lambda dy: dy.flatten(2)
+BACKWARD[RequantizeGrad] = lambda node, s: lambda dy: dy.flatten(2)
+BACKWARD[MulGrad] = lambda node, s: lambda dy, b: (dy * b).flatten(2)
 
 
 @rule(MeanGrad, into=BACKWARD)
 def _mean(node: Node, s: Setting) -> Callable[..., Tensor]:
     _, height, width, _ = node.outs[0].type.shape
     return lambda dy: dy.reshape(*dy.shape[:2], 1).expand(-1, -1, height * width)
-
-
-@rule(MulGrad, into=BACKWARD)
-def _mul(node: Node, s: Setting) -> Callable[..., Tensor]:
-    return lambda dy, b: (dy * b).flatten(2)
 
 
 @rule(ConvGradInput, into=BACKWARD)

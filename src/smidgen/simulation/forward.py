@@ -13,6 +13,7 @@ from torch import Tensor
 from smidgen import numerics, ops
 from smidgen.ir import Array, Node, Op, Type
 from smidgen.ops.dense import LANES
+from smidgen.ops.elementwise import Rescale
 from smidgen.ops.state import units
 from smidgen.ops.weighted import multipliers
 from smidgen.simulation import sums
@@ -123,8 +124,7 @@ def _depthwise(node: Node, s: Setting) -> Function:
 
 def _requantizing(node: Node, activation: str, s: Setting) -> tuple[Tensor, Tensor, Tensor]:
     multiplier, shift = multipliers(node)
-    y = node.out.type
-    return s.whole(multiplier), s.whole(shift), s.limits(*numerics.activation_range(activation, y), y.zero)
+    return s.whole(multiplier), s.whole(shift), s.limits(node.out.type, activation)
 
 
 @rule(ops.LearnedBias, into=FORWARD)
@@ -145,23 +145,18 @@ def _dense(node: Node, s: Setting) -> Function:
     assert isinstance(op, ops.Dense)
     check_single(y, node.out.name)
     if y.dtype == "float32":
-        lanes = LANES
-
-        def run(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-            return lanes_dot(x, w.flatten(2), lanes) + b.unsqueeze(2)
-
-        return run
+        return lambda x, w, b: lanes_dot(x, w.flatten(2), LANES) + b.unsqueeze(2)
     scale = torch.from_numpy(op.scaling(node).copy()).to(s.device)
     low, high = numerics.activation_range(op.activation, y)
 
-    def run_int8(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    def run(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
         acc = sums.product(w.flatten(2), x, WEIGHT_MOST * INPUT_MOST).to(torch.float64) + b.unsqueeze(2)
         real = (acc * scale.unsqueeze(1)).clamp(-1e9, 1e9)
         whole = real.trunc()
         up, down = (real - whole >= 0.5).to(whole), (real - whole <= -0.5).to(whole)
         return (whole + up - down).clamp(low - y.zero, high - y.zero).to(torch.float32)
 
-    return run_int8
+    return run
 
 
 def lanes_dot(x: Tensor, w: Tensor, lanes: int) -> Tensor:
@@ -178,44 +173,35 @@ def lanes_dot(x: Tensor, w: Tensor, lanes: int) -> Tensor:
 
 @rule(ops.Add, into=FORWARD)
 def _add(node: Node, s: Setting) -> Function:
-    op, y = node.op, node.out.type
-    assert isinstance(op, ops.Add)
-    pairs = op.multipliers(node)
-    multiplier, shift = s.whole([m for m, _ in pairs]), s.whole([e for _, e in pairs])
-    limits = s.limits(*numerics.activation_range(op.activation, y), y.zero)
+    assert isinstance(node.op, ops.Add)
+    multiplier, shift = s.whole(np.transpose(node.op.multipliers(node)))
+    limits = s.limits(node.out.type, node.op.activation)
     return lambda a, b: s.run.added(a, b, multiplier, shift, limits)
+
+
+def _rescaling(node: Node, s: Setting) -> tuple[Tensor, Tensor, Tensor]:
+    """Return multiplier, shift and limits of an op that has one factor."""
+    op = node.op
+    assert isinstance(op, Rescale | ops.Mul | ops.Mean)
+    multiplier, shift = op.multiplier(node)
+    activation = "none" if isinstance(op, ops.Mean) else op.activation
+    return s.whole(multiplier), s.whole(shift), s.limits(node.out.type, activation)
 
 
 @rule(ops.Activate, ops.Requantize, into=FORWARD)
 def _rescale(node: Node, s: Setting) -> Function:
-    op, y = node.op, node.out.type
-    assert isinstance(op, ops.Activate | ops.Requantize)
-    activation = op.activation if isinstance(op, ops.Activate) else "none"
-    m, e = op.multiplier(node)
-    multiplier, shift = s.whole(m), s.whole(e)
-    limits = s.limits(*numerics.activation_range(activation, y), y.zero)
-    return lambda x: s.run.rescaled(x, multiplier, shift, limits)
+    how = _rescaling(node, s)
+    return lambda x: s.run.rescaled(x, *how)
 
 
 @rule(ops.Mul, into=FORWARD)
 def _mul(node: Node, s: Setting) -> Function:
-    op, y = node.op, node.out.type
-    assert isinstance(op, ops.Mul)
-    m, e = op.multiplier(node)
-    multiplier, shift = s.whole(m), s.whole(e)
-    limits = s.limits(*numerics.activation_range(op.activation, y), y.zero)
-    return lambda a, b: s.run.rescaled(a * b, multiplier, shift, limits)
+    how = _rescaling(node, s)
+    return lambda a, b: s.run.rescaled(a * b, *how)
 
 
-@rule(ops.Maximum, into=FORWARD)
-def _maximum(node: Node, s: Setting) -> Function:
-    return lambda a, b: torch.maximum(a, b)
-
-
-@rule(ops.Compare, into=FORWARD)
-def _compare(node: Node, s: Setting) -> Function:
-    """The difference, whose sign is the mask."""
-    return lambda a, b: a - b
+FORWARD[ops.Maximum] = lambda node, s: torch.maximum
+FORWARD[ops.Compare] = lambda node, s: torch.sub  # the sign of the difference is the mask
 
 
 @rule(ops.Lookup, into=FORWARD)
@@ -229,17 +215,14 @@ def _lookup(node: Node, s: Setting) -> Function:
 
 @rule(ops.Mean, into=FORWARD)
 def _mean(node: Node, s: Setting) -> Function:
-    op, y = node.op, node.out.type
+    op, how = node.op, _rescaling(node, s)
     assert isinstance(op, ops.Mean)
-    m, e = op.multiplier(node)
-    multiplier, shift = s.whole(m), s.whole(e)
-    limits = s.limits(numerics.INT8_MIN, numerics.INT8_MAX, y.zero)
     pixels = node.ins[0].type.size // node.ins[0].type.shape[-1]
     wide = torch.float32 if pixels * INPUT_MOST < sums.EXACT else torch.float64
 
     def run(x: Tensor) -> Tensor:
         total = x.to(wide).sum(dim=(3, 4), keepdim=op.keep_dims)
-        made: Tensor = s.run.rescaled(total, multiplier, shift, limits)
+        made: Tensor = s.run.rescaled(total, *how)
         return made
 
     return run

@@ -189,15 +189,5 @@ def windowed(seen: Tensor, dy: Tensor) -> Tensor:
 
 
 COMPILED = (
-    windowed,
-    requantized,
-    rescaled,
-    added,
-    rounded,
-    rounded_inside,
-    aligned,
-    delta,
-    ruled,
-    moved_weight,
-    moved_bias,
-)
+    windowed, requantized, rescaled, added, rounded, rounded_inside, aligned, delta, ruled, moved_weight, moved_bias,
+)  # fmt: skip

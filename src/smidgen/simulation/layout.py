@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smidgen import numerics
 from smidgen.errors import InputError
 from smidgen.ir import Array, Type
 from smidgen.simulation import integers
@@ -31,9 +32,9 @@ class Setting:
     def real(self, numbers: object) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(numbers, np.float32)).to(self.device)
 
-    def limits(self, low: int, high: int, zero: int) -> Tensor:
-        """Return limits of numbers whose zero point is taken off."""
-        return self.whole([low - zero, high - zero])
+    def limits(self, y: Type, activation: str = "none") -> Tensor:
+        """Return the limits of an output whose zero point is taken off."""
+        return self.whole([limit - y.zero for limit in numerics.activation_range(activation, y)])
 
 
 def setting(device: str | torch.device, devices: int) -> Setting:

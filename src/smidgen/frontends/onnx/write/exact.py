@@ -30,11 +30,12 @@ from smidgen.frontends.onnx.write.plain import RULES as PLAIN_RULES
 from smidgen.frontends.onnx.write.plain import rows_first, rows_last, scale_and_shift
 from smidgen.ir import Array, Graph, Node, Op, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN, INT32_MAX
+from smidgen.numerics.int16 import shift_right
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.matmul import INT8_SPAN, swapped
 from smidgen.ops.normalize import epsilon_steps
 from smidgen.ops.resize import ONE
-from smidgen.ops.softmax import MAX_DIFF, SUM_BITS, exp_negative, high_mul, shift_right
+from smidgen.ops.softmax import MAX_DIFF, SUM_BITS, exp_negative, high_mul
 from smidgen.ops.weighted import Windowed, multipliers
 
 EVERY = np.arange(INT8_MIN, INT8_MAX + 1).astype(np.int8)
