@@ -40,8 +40,8 @@ def slow(name: str, minutes: float, *folders: str) -> Group:
 
 # What breaks most often first; what only draws more of the same last.
 GROUPS = (
-    slow("boards", 5, "targets", "runtime", "codegen", "link"),
-    slow("front ends", 3, "frontends", "quantization", "zoo", "data", "numerics"),
+    slow("boards", 8, "targets", "runtime", "codegen", "link"),
+    slow("front ends", 5, "frontends", "quantization", "zoo", "data", "numerics"),
     slow(
         "learning", 4, "ir", "ops", "training", "memory", "learning", "simulation", "selection", "inference", "fitting"
     ),
