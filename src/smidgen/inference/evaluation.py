@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -71,7 +72,7 @@ class ClassError:
 
 
 @dataclass(frozen=True)
-class _Tested:
+class _Tested(ABC):
     """A model tested on samples."""
 
     model: str
@@ -79,12 +80,13 @@ class _Tested:
     target: str
     samples: int
 
+    @abstractmethod
     def _lines(self) -> tuple[str, ...]:
         """Return the result in sentences."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _tables(self) -> Shown:
-        raise NotImplementedError
+        """Return the tables below them."""
 
     def __str__(self) -> str:
         first = f"{self.model} on {self.target}, {self.samples:,} samples of {self.data}"
