@@ -16,8 +16,8 @@ from rich.table import Table
 from shared import add_data, arguments_of, images_of, released, report, start
 
 sys.path.append(str(Path(__file__).parents[1]))
+from experiments.flash import PARTS
 from experiments.keeping import KEPT_BYTES, StoreCost, Wear, learned, store_cost, wear
-from smidgen.targets.flash import PARTS
 
 BOARDS = ("cortex-m7", "cortex-m4", "cortex-m0plus")
 NETWORK, SCHEMES = "mcunet-5fps", ("head", "49kb", "148kb")

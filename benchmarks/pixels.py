@@ -21,6 +21,7 @@ from pictures import KEPT, pictures_of
 from shared import add_data, arguments_of, report, start
 from smidgen.data import Data, Samples
 from smidgen.quantization import CONVENTIONS
+from smidgen.quantization.batch import Passes
 from smidgen.quantization.pixels import choose_preprocessing
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -47,7 +48,7 @@ def trained(name: str, data: Data, convention: str, course: Course) -> sm.Graph:
 
 def ask(graph: sm.Graph, data: Data, labelled: Samples | None) -> str:
     try:
-        choice = choose_preprocessing(graph, data.train.images, labelled, CONVENTIONS, lambda _: None)
+        choice = choose_preprocessing(graph, data.train.images, labelled, CONVENTIONS, Passes(lambda _: None))
     except sm.QuantizationError as unclear:
         return f"none; {unclear}"
     return f"{choice.convention}; {', '.join(map(str, choice.tried))}"

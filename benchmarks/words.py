@@ -23,7 +23,7 @@ from smidgen.cli.options import MEMORY
 from smidgen.cli.shared import memory_bytes, parse_rate
 from smidgen.data import load_data
 from smidgen.data.audio import with_front_end
-from smidgen.zoo.loading import load
+from smidgen.zoo import load
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.hearing import LearnedAlike, Recognized, learn_alike, recognize

@@ -19,7 +19,7 @@ from experiments.tasks import Decide, Task, build
 from smidgen.data import Data, PixelEncoding, Samples, centre
 from smidgen.ir import Array, Graph, Type, Value
 from smidgen.numerics import dequantize
-from smidgen.quantization import Report
+from smidgen.quantization import QuantizationReport
 from smidgen.quantization.batch import run_batch
 
 DECAY = 1e-2  # of weights
@@ -56,7 +56,7 @@ class Outcome:
     int8_error: float | None
     training_s: float
     quantizing_s: float
-    report: Report
+    report: QuantizationReport
 
 
 def train(module: nn.Module, x: Tensor, answers: Tensor, task: Task, course: Course) -> None:

@@ -26,7 +26,7 @@ from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.training.head import layers
 from smidgen.training.scheme import resolve
 from smidgen.zoo.draw import draw
-from smidgen.zoo.tables import Stage, Table
+from smidgen.zoo.tables import BlockTable, Stage
 
 TOP = Path(__file__).parents[1]
 RATIOS = TOP / "benchmarks" / "results" / "ratios.json"
@@ -102,7 +102,7 @@ def choose() -> str:
 
 def small_network() -> Graph:
     """Seven layers and a head, which fit into a picture."""
-    return build(draw(Table(8, (Stage(1, 3, 1, 8), Stage(3, 3, 2, 16))), 16, 3, seed=0), "small")
+    return build(draw(BlockTable(8, (Stage(1, 3, 1, 8), Stage(3, 3, 2, 16))), 16, 3, seed=0), "small")
 
 
 def prune() -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.asking import HEADER, Asked
+from experiments.flash import PARTS, EmulatedFlash, Kept, Store
 from smidgen.codegen import store_files
 from smidgen.compiler import Cache
 from smidgen.data import Data, as_input, pixel_encoding
@@ -18,7 +19,6 @@ from smidgen.pipeline import compile
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.firmware import BoardTarget
-from smidgen.targets.flash import PARTS, EmulatedFlash, Kept, Store
 from smidgen.targets.image import read_image
 from smidgen.targets.toolchain import start_files
 from smidgen.training import Options

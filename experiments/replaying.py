@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.asking import HEADER, Asked
+from experiments.flash import PARTS
 from smidgen import codegen
 from smidgen.ir import Graph
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.firmware import BoardTarget
-from smidgen.targets.flash import PARTS
 from smidgen.targets.image import read_image
 from smidgen.training import Options
 

@@ -25,6 +25,7 @@ from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Course, learn
 from smidgen.learning.testing import measure
 from smidgen.quantization import METHODS, Method, QuantizationError, Recipe, quantize
+from smidgen.quantization.batch import Passes
 from smidgen.quantization.calibration import calibrate
 from smidgen.targets.device import FEWEST, Device, share_out
 from smidgen.targets.host import Host
@@ -210,4 +211,4 @@ def test_numbers_that_are_not_finite_end_a_calibration_in_the_same_sentence(thre
     samples: Array = np.zeros((40, *graph.image.type.shape), np.float32)
     samples[30] = np.inf
     with pytest.raises(QuantizationError, match=f"%{graph.image.name} of {graph.name} is not finite on the samples"):
-        calibrate(graph, samples, "minmax", 100, lambda _: None, threads)
+        calibrate(graph, samples, "minmax", 100, Passes(threads=threads))

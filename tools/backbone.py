@@ -9,7 +9,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from smidgen.zoo import find_table
-from smidgen.zoo.tables import Stage, Table
+from smidgen.zoo.tables import BlockTable, Stage
 
 MOMENTUM = 0.03  # of batch normalization's averages: batches are large, crops are wild
 TEACHER = "teacher"
@@ -46,7 +46,7 @@ class TorchNetwork(nn.Module):
         return logits
 
 
-def of_zoo(table: Table, classes: int) -> TorchNetwork:
+def of_zoo(table: BlockTable, classes: int) -> TorchNetwork:
     """A network of inverted-residual blocks."""
     channels: int = table.stem
     blocks: list[nn.Module] = []

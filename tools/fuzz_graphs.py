@@ -17,8 +17,7 @@ import numpy as np
 import smidgen.ops  # noqa: F401  (fills the table of ops)
 from fuzz_bytes import INTEGERS, REALS, WORDS, Mutator, raw, tree
 from smidgen.frontends.native import HEADER as GRAPH
-from smidgen.frontends.tflite.decode import decode
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import decode, encode
 from smidgen.frontends.tflite.flatbuffer import OPERATORS, TfliteModel, TfliteOperator, TfliteTensor
 from smidgen.ir import ATTRIBUTES, DTYPES, OPS
 from smidgen.learning.checkpoint import HEADER as RUN

@@ -11,7 +11,7 @@ from fuzz_bytes import raw
 from smidgen.codegen import link_files
 from smidgen.compiler import Cache, cache_folder, find_compiler
 from smidgen.link import Line, Timing
-from smidgen.link.frames import ANSWER, REQUEST, Answer, Command, Frames, Status, content_of, frame, read_answer
+from smidgen.link.frames import ANSWER, REQUEST, Command, Frames, Reply, Status, content_of, frame, read_answer
 from smidgen.link.line import load_there
 
 PIECE = 224  # bytes of data that a request has at most
@@ -112,7 +112,7 @@ def requests(path: Path) -> object:
     return board
 
 
-def _check(answer: Answer | None, asked: bytes | None) -> None:
+def _check(answer: Reply | None, asked: bytes | None) -> None:
     """An answer is readable, and to what was asked."""
     if answer is None:
         raise LinkFaultError("the board's answer cannot be read")

@@ -25,11 +25,11 @@ from smidgen.targets.host import Host
 from smidgen.targets.image import Image, read_image
 from smidgen.training import Options
 from smidgen.zoo.draw import draw
-from smidgen.zoo.tables import Stage, Table
+from smidgen.zoo.tables import BlockTable, Stage
 
 State = Mapping[str, Array]
 SIDE, CLASSES = 8, 3
-TABLE = Table(4, (Stage(1, 3, 1, 8), Stage(2, 3, 2, 8)))
+TABLE = BlockTable(4, (Stage(1, 3, 1, 8), Stage(2, 3, 2, 8)))
 OPTIONS = {
     "float32 head": Options(CLASSES),
     "int8 head": Options(CLASSES, weight_bits=8, rule=Momentum(0.9), head_dtype="int8"),

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from smidgen.simulation import simulate
     from smidgen.training import Options
     from smidgen.training.scheme import Scheme, SchemeError, load_scheme
-    from smidgen.zoo.loading import load
+    from smidgen.zoo import load
 
     __version__: str
 
@@ -99,7 +99,7 @@ _MODULES = {  # where each name is defined; a module is imported when a name of 
     "simulation": "simulate",
     "training": "Options",
     "training.scheme": "Scheme SchemeError load_scheme",
-    "zoo.loading": "load",
+    "zoo": "load",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -43,7 +43,7 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """The machine's `cc`, or the one in the ziglang wheel where there is none."""
+    """Return the machine's `cc`, or the one in the ziglang wheel where there is none."""
     if path := shutil.which("cc"):
         return probe((path,))
     if importlib.util.find_spec("ziglang"):
@@ -66,7 +66,7 @@ def probe(command: tuple[str, ...]) -> Compiler:
 
 @cache
 def cross(command: tuple[str, ...], flags: tuple[str, ...]) -> Compiler:
-    """A compiler for another processor, which the flags name."""
+    """Return a compiler for another processor, which the flags name."""
     return Compiler(command, flags, digest((*command, *flags, _version(command, Path.cwd()))))
 
 
@@ -90,7 +90,7 @@ def _first_error(text: str) -> str:
 
 
 def digest(texts: Iterable[str]) -> str:
-    """A name for a content."""
+    """Return a name for a content."""
     sha = hashlib.sha256()
     for text in texts:
         sha.update(f"{len(text)}:{text}".encode(errors="surrogateescape"))
@@ -108,7 +108,7 @@ def cache_folder() -> Path:
 
 
 def _home() -> Path:
-    """The user's home folder; an empty HOME names none, though `Path.home` takes it for the root of all folders."""
+    """Return the user's home folder; an empty HOME names none, though `Path.home` takes it for the root of all."""
     try:
         found = Path.home() if os.environ.get("HOME", "is unset") else Path()
     except RuntimeError:
@@ -132,7 +132,7 @@ class Cache:
     compiler: Compiler
 
     def build(self, suffix: str, sources: dict[str, str], *arguments: str | Path) -> Path:
-        """The output of the compiler for these sources and arguments, built unless it is there.
+        """Return the output of the compiler for these sources and arguments, built unless it is there.
 
         `sources` are written to a temporary folder, where the compiler runs.
         """
@@ -164,7 +164,7 @@ def _contents(file: Path) -> str:
 
 
 def _whole(home: Path) -> Path | None:
-    """The file in a folder of the cache, unless there is none whose bytes are those it is named by."""
+    """Return the file in a folder of the cache, unless none has the bytes it is named by."""
     return next((file for file in home.glob("*") if _contents(file) == file.stem), None)
 
 

@@ -1,7 +1,10 @@
 """The errors a user can meet: one class a layer, all under SmidgenError, each one whole sentence."""
 
+import difflib
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 OPS_PAGE = "docs/internals/ops.md lists what is read"
 CUT = "replace it, or cut the model before it"
@@ -32,6 +35,21 @@ class UnsupportedOperatorError(ImportModelError):
     def __init__(self, where: str, code: str, instead: str = CUT) -> None:
         super().__init__(f"{where} is not supported; {instead} ({OPS_PAGE})")
         self.where, self.code, self.instead = where, code, instead
+
+
+def nearest(code: str, known: Iterable[str], closeness: float) -> str:
+    """Return what to do about an operator without a rule: use the one with the nearest name, if any is near."""
+    near = difflib.get_close_matches(code, known, 1, closeness)
+    return f"nearest is {near[0]}" if near else CUT
+
+
+@contextmanager
+def located(where: str, advice: str = "") -> Iterator[None]:
+    """Begin the errors of a reader with the place they occur at, and end those of the graph with advice."""
+    try:
+        yield
+    except (GraphError, ImportModelError) as error:
+        raise ImportModelError(f"{where}: {error}{advice if isinstance(error, GraphError) else ''}") from None
 
 
 def with_others(error: ImportModelError, others: Counter[str]) -> ImportModelError:

@@ -34,7 +34,7 @@ def compile(
     prefix: str = "model",
     class_names: tuple[str, ...] = (),
 ) -> Program:
-    """A model as C for a target: what infers, or with a scheme what learns.
+    """Compile a model to C for a target: what infers, or with a scheme what learns.
 
     `options` set how it learns; `images`, where given, set its first exponents; with `streamed_input` the
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
@@ -78,7 +78,7 @@ def plan(
 def _lay_out(
     graph: Graph, frugal: bool, streamed_input: bool, working: Working, replays: bool = False
 ) -> PlannedSchedule:
-    """The graph in its own order, or in another under which it takes less memory and can run as well."""
+    """Return the graph in its own order, or in another under which it takes less memory and can run as well."""
     layouts: list[PlannedSchedule] = []
     for one in ordering.candidates(graph, working=working):
         try:
@@ -92,7 +92,7 @@ def _lay_out(
 
 
 def with_classes(graph: Graph, names: tuple[str, ...]) -> Graph:
-    """The graph with these names of classes, or with its own where none are given."""
+    """Return the graph with these names of classes, or with its own where none are given."""
     if names and not fits_scores(names, graph.scores.type):
         shape = list(graph.scores.type.shape)
         raise InputError(
@@ -140,7 +140,7 @@ def _replay(layout: PlannedSchedule, flash: int) -> Replay:
 
 
 def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
-    """Bytes of arena and state with the image streamed, or `otherwise` where it has to be held whole."""
+    """Return the bytes of arena and state with the image streamed, or `otherwise` where it has to be held whole."""
     try:
         return memory.state_bytes(graph) + _lay_out(graph, True, True, working).peak
     except PlanError:
@@ -206,17 +206,18 @@ class Program:
         return self.target.start(self.graph, self.sources)
 
     def files(self) -> dict[str, str]:
-        """A project that builds by `make` or CMake, by path: this model, the kernels it uses, what its board needs."""
+        """Return a project that builds by `make` or CMake, by path: model, kernels it uses, what its board needs."""
         fields = codegen.project_fields(self.graph, self.sources, self.plan.peak)
         board = self.target.project(self.graph, self.sources, fields)
         return codegen.project_files(self.graph, self.sources, board)
 
     def package(self, kind: str) -> dict[str, str | bytes]:
-        """A package by path, as the tools of arduino, zephyr, platformio, esp-idf, cmsis-pack or cmake take it."""
-        if kind not in list(codegen.Kind):
-            raise InputError(f"there is no package of kind {kind!r}; known are {', '.join(codegen.Kind)}")
-        core = BOARDS[self.target.name].core if self.target.name in BOARDS else None
-        return codegen.package_files(codegen.Kind(kind), self.graph, self.sources, self.plan.peak, core)
+        """Return a package by path, as arduino, zephyr, platformio, esp-idf, cmsis-pack or cmake take it."""
+        if kind not in list(codegen.PackageKind):
+            raise InputError(f"there is no package of kind {kind!r}; known are {', '.join(codegen.PackageKind)}")
+        board = BOARDS.get(self.target.name)
+        core = (board.core.title, board.core.isa) if board else None
+        return codegen.package_files(codegen.PackageKind(kind), self.graph, self.sources, self.plan.peak, core)
 
     def write(self, folder: str | Path, force: bool = False, *, export: str | None = None) -> None:
         """Write the project into a new or empty folder, whole or not at all; `force` replaces a project there.

@@ -11,7 +11,7 @@ import pytest
 
 import smidgen as sm
 from smidgen.cli import options
-from smidgen.codegen import Kind
+from smidgen.codegen import PackageKind
 from smidgen.data import images
 from smidgen.data.files import MEMORY
 from smidgen.inference.prediction import TOP
@@ -70,6 +70,6 @@ def test_defaults_and_choices_are_those_of_the_library() -> None:
     assert (options.SHORT_SIDE, options.TOP, options.BAUD) == (images.SHORT_SIDE, TOP, BAUD)
     assert (options.MOST, options.EVALUATIONS) == (analysis.MOST, methods.EVALUATIONS)
     assert searching.POINTS == options.POINTS
-    assert get_args(options.Package) == tuple(kind.value for kind in Kind)
+    assert get_args(options.Package) == tuple(kind.value for kind in PackageKind)
     assert get_args(options.SearchMethod) == SEARCH_METHODS
     assert get_args(options.CalibrationMethod) == CALIBRATION_METHODS

@@ -45,11 +45,7 @@ def test_a_program_goes_on_from_what_it_kept_in_a_chips_flash(chip: str, cache: 
         (tmp_path / "sdk" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "sdk" / name).write_text('#include "pretended_sdk.h"\n')
     sources = [*(tmp_path / "out/model").glob("*.c"), *(tmp_path / "out/smidgen").glob("store*.c")]
-    headers, built = program.sources.headers, Cache(cache, find_compiler())
-    kernels = [
-        built.build(".o", {**headers, path.name: path.read_text()}, *INSIDE, "-I.", "-c", path.name)
-        for path in program.sources.kernels
-    ]
+    kernels = program.sources.objects(Cache(cache, find_compiler()), *INSIDE)
     folders = [f"-I{folder}" for folder in ("out/model", "out/smidgen", "sdk", SUPPORT)]
     main = (tmp_path / f"out/flash/{chip}.c", SUPPORT / "pretended_sdk.c")
     find_compiler()(*SANITIZE, *folders, "-o", "kept", *main, *sources, *kernels, folder=tmp_path)

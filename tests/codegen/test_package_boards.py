@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from smidgen.codegen import Kind
+from smidgen.codegen import PackageKind
 from smidgen.link import Line, LinkedDevice
 from smidgen.link.frames import ProcessStream, Stream
 from smidgen.pipeline import Program
@@ -56,7 +56,7 @@ def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_byte
     need("arduino-builder", "arm-none-eabi-gcc")
     target = BoardTarget(BOARDS[board], cache=cache)
     program = learner(target if own else None)
-    program.write(tmp_path / "libraries" / "smidgen_net3", export=Kind.arduino)
+    program.write(tmp_path / "libraries" / "smidgen_net3", export=PackageKind.arduino)
     shutil.copytree(ECOSYSTEMS / "arduino" / "hardware", tmp_path / "hardware")
     for name, text in start_files(target.board).items():
         (tmp_path / "hardware/smidgen/emulated/cores/emulated" / name).write_text(text)
@@ -74,7 +74,7 @@ def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path)
     if not AVR.is_dir():
         pytest.skip("arduino-core-avr is not installed: apt install arduino-core-avr")
     package, built = tmp_path / "libraries" / "smidgen_net3", tmp_path / "built"
-    learner().write(package, export=Kind.arduino)
+    learner().write(package, export=PackageKind.arduino)
     built.mkdir()
     command = building(package, AVR.parents[1], "arduino:avr:mega:cpu=atmega2560", built)
     said = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -90,7 +90,7 @@ def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_b
     """With the kernels and for the core of an ESP32-C3, with a build system and drivers of our own; it runs in QEMU."""
     need("cmake", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
     program = learner("esp32-c3")
-    program.write(tmp_path / "smidgen_net3", export=Kind.esp_idf)
+    program.write(tmp_path / "smidgen_net3", export=PackageKind.esp_idf)
     example = tmp_path / "smidgen_net3" / "examples" / "train"
     ran("cmake", "-E", "env", f"IDF_PATH={ECOSYSTEMS / 'esp_idf'}", "cmake", "-B", "build", folder=example)
     ran("cmake", "--build", "build", folder=example)
@@ -106,7 +106,7 @@ def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_
     need("cmake", "arm-none-eabi-gcc")
     package, board = tmp_path / "smidgen_net3", tmp_path / "board"
     program = learner(BoardTarget(BOARDS["cortex-m7"], cache=cache))
-    program.write(package, export=Kind.zephyr)
+    program.write(package, export=PackageKind.zephyr)
     sample = package / "samples" / "train"
     settings = dict(line.split("=") for line in (sample / "prj.conf").read_text().splitlines() if "=" in line)
     stack = int(settings.get("CONFIG_MAIN_STACK_SIZE", DEFAULT_STACK))
@@ -126,7 +126,7 @@ def test_the_files_that_a_pack_describes_are_a_program_that_learns_the_hosts_byt
     need("arm-none-eabi-gcc")
     target, folder = BoardTarget(BOARDS["cortex-m7"], cache=cache), tmp_path / "pack"
     program = learner(target)
-    program.write(tmp_path / "written", export=Kind.cmsis_pack)
+    program.write(tmp_path / "written", export=PackageKind.cmsis_pack)
     (pack,) = (tmp_path / "written").glob("*.pack")
     with zipfile.ZipFile(pack) as archive:
         archive.extractall(folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smidgen.codegen import Kind
+from smidgen.codegen import PackageKind
 from tests.codegen.test_package_tools import ran, tool, written
 from tests.codegen.test_packages import learner
 from tests.support.package_rules import module_faults, pack_faults, sample_faults
@@ -37,7 +37,7 @@ BROKEN = {  # in a description: what is replaced, by what, and how the fault beg
 
 def unpacked(folder: Path, target: str | None) -> Path:
     """A pack out of its archive, as an IDE would have it."""
-    learner(target).write(folder / "written", export=Kind.cmsis_pack)
+    learner(target).write(folder / "written", export=PackageKind.cmsis_pack)
     (pack,) = (folder / "written").glob("Smidgen.smidgen_net3.*.pack")
     with zipfile.ZipFile(pack) as archive:
         archive.extractall(folder / "pack")
@@ -70,7 +70,7 @@ def loaded(path: Path) -> Mapping[str, object]:
 
 
 def test_a_module_and_its_sample_keep_zephyrs_schemas(tmp_path: Path) -> None:
-    package = written(Kind.zephyr, tmp_path)
+    package = written(PackageKind.zephyr, tmp_path)
     module, sample = (loaded(package / name) for name in ("zephyr/module.yml", "samples/train/sample.yaml"))
     assert module_faults(module, package) == []
     assert sample_faults(sample) == []

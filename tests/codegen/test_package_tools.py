@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from smidgen.codegen import Kind
+from smidgen.codegen import PackageKind
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import emulated_line
@@ -51,7 +51,7 @@ def ran(*command: str | Path, folder: Path) -> str:
     return result.stdout
 
 
-def written(kind: Kind, folder: Path) -> Path:
+def written(kind: PackageKind, folder: Path) -> Path:
     learner().write(folder / "smidgen_net3", export=kind)
     return folder / "smidgen_net3"
 
@@ -59,7 +59,7 @@ def written(kind: Kind, folder: Path) -> Path:
 @pytest.mark.slow
 def test_platformio_packs_a_library(tmp_path: Path) -> None:
     python = Path(tool("pio")).parent / "python"
-    ran(python, "-c", PACK, written(Kind.platformio, tmp_path), tmp_path / "packed.tar.gz", folder=tmp_path)
+    ran(python, "-c", PACK, written(PackageKind.platformio, tmp_path), tmp_path / "packed.tar.gz", folder=tmp_path)
     with tarfile.open(tmp_path / "packed.tar.gz") as packed:
         names = packed.getnames()
         manifest = packed.extractfile("library.json")
@@ -95,7 +95,7 @@ def test_platformio_runs_an_example_whose_library_learns_the_hosts_bytes(cache: 
         pytest.skip("scons is not installed beside pio: rm -r build/tools && make package-tools")
     target = BoardTarget(BOARDS["cortex-m7"], cache=cache)
     program = learner(target)
-    program.write(tmp_path / "smidgen_net3", export=Kind.platformio)
+    program.write(tmp_path / "smidgen_net3", export=PackageKind.platformio)
     example = tmp_path / "smidgen_net3" / "examples" / "train"
     with (example / "platformio.ini").open("a") as settings:
         settings.write("\n[env:m7]\nplatform = emulated\nboard = m7\n")
@@ -107,7 +107,7 @@ def test_platformio_runs_an_example_whose_library_learns_the_hosts_bytes(cache: 
 
 @pytest.mark.slow
 def test_the_component_manager_of_esp_idf_packs_a_component(tmp_path: Path) -> None:
-    package = written(Kind.esp_idf, tmp_path)
+    package = written(PackageKind.esp_idf, tmp_path)
     ran(tool("compote"), "component", "pack", "--name", "smidgen_net3", "--dest-dir", tmp_path / "dist", folder=package)
     (packed,) = (tmp_path / "dist").glob("*.tgz")
     with tarfile.open(packed) as archive:
@@ -118,7 +118,7 @@ def test_the_component_manager_of_esp_idf_packs_a_component(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_component_manager_finds_no_fault_in_the_manifests(tmp_path: Path) -> None:
-    package = written(Kind.esp_idf, tmp_path)
+    package = written(PackageKind.esp_idf, tmp_path)
     for manifest in ("idf_component.yml", "examples/train/main/idf_component.yml"):
         ran(tool("compote"), "manifest", "lint", package / manifest, folder=package)
 
@@ -126,7 +126,7 @@ def test_the_component_manager_finds_no_fault_in_the_manifests(tmp_path: Path) -
 @pytest.mark.slow
 def test_a_module_of_zephyr_is_configured_by_its_kconfig(tmp_path: Path) -> None:
     python = Path(tool("menuconfig")).parent / "python"
-    package = written(Kind.zephyr, tmp_path)
+    package = written(PackageKind.zephyr, tmp_path)
     show = (
         "import kconfiglib; k = kconfiglib.Kconfig('zephyr/Kconfig'); k.load_config('samples/train/prj.conf'); "
         "print(k.syms['SMIDGEN_NET3'].str_value, len(k.syms['SMIDGEN_NET3'].nodes))"

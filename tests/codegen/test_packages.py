@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smidgen.codegen import Kind
+from smidgen.codegen import PackageKind
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.link import connect
@@ -30,12 +30,12 @@ RATE, STEPS = 0.01, 20
 OPTIONS = Options(CLASSES, head="new", head_dtype="float32")
 UNFILLED = re.compile(r"\$\{?(prefix|PREFIX|name|component|how|kept|usage|sentence|version)\b")
 EXAMPLES = {
-    Kind.arduino: "examples/Train/Train.ino",
-    Kind.zephyr: "samples/train/src/main.c",
-    Kind.platformio: "examples/train/src/main.cpp",
-    Kind.esp_idf: "examples/train/main/main.c",
-    Kind.cmsis_pack: "examples/train/main.c",
-    Kind.cmake: "examples/train/main.c",
+    PackageKind.arduino: "examples/Train/Train.ino",
+    PackageKind.zephyr: "samples/train/src/main.c",
+    PackageKind.platformio: "examples/train/src/main.cpp",
+    PackageKind.esp_idf: "examples/train/main/main.c",
+    PackageKind.cmsis_pack: "examples/train/main.c",
+    PackageKind.cmake: "examples/train/main.c",
 }
 
 
@@ -43,8 +43,8 @@ def learner(target: Host | BoardTarget | str | None = None) -> Program:
     return compile(inverted_residual(3), "last:2", target or Host(frugal=True), options=OPTIONS)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_package_holds_model_kernels_example_licence_and_readme(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", PackageKind)
+def test_a_package_holds_model_kernels_example_licence_and_readme(kind: PackageKind) -> None:
     program = learner()
     files = program.package(kind)
     kernels = {f"src/{path.name}" for path in program.sources.runtime}
@@ -56,8 +56,8 @@ def test_a_package_holds_model_kernels_example_licence_and_readme(kind: Kind) ->
         assert isinstance(content, bytes) or not UNFILLED.search(content), path
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_program_that_does_not_learn_can_be_packaged(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", PackageKind)
+def test_a_program_that_does_not_learn_can_be_packaged(kind: PackageKind) -> None:
     files = compile(inverted_residual(3), target=Host(frugal=True)).package(kind)
     example = str(files[EXAMPLES[kind]])
     assert "model_link_poll" in example
@@ -116,13 +116,13 @@ def ran(*command: str | Path, folder: Path) -> str:
     return result.stdout
 
 
-BUILT_FOR = {Kind.arduino: "cortex-m7", Kind.cmsis_pack: "cortex-m7", Kind.esp_idf: "esp32-c3"}
+BUILT_FOR = {PackageKind.arduino: "cortex-m7", PackageKind.cmsis_pack: "cortex-m7", PackageKind.esp_idf: "esp32-c3"}
 
 
 @pytest.mark.parametrize("kind", first(*BUILT_FOR))
 @pytest.mark.parametrize("compiler", first("zig", "gcc"))
 def test_sources_learn_the_hosts_bytes_however_a_tool_builds_them(
-    kind: Kind, compiler: toolchain.Toolchain, tmp_path: Path
+    kind: PackageKind, compiler: toolchain.Toolchain, tmp_path: Path
 ) -> None:
     """As one builds them that knows nothing of contraction, and for size."""
     target = find_board(BUILT_FOR[kind])

@@ -28,7 +28,7 @@ from smidgen.frontends import import_model
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 from smidgen.ir import Array
-from smidgen.zoo.loading import load
+from smidgen.zoo import load
 from tests.support.release_files import tiny_network
 
 BIG = 2**31 + 2**29

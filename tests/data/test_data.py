@@ -306,13 +306,13 @@ def test_labelled_images_are_those_to_test_with_evenly_and_none_where_there_are_
         data, found = load_data(source), load_labelled(source, 10_000)
         assert found is not None
         assert found.classes == data.classes
-        assert same_samples(found.samples, data.test)
+        assert same_samples(found.train, data.test)
         few = load_labelled(source, 2)
         assert few is not None
-        assert same_samples(few.samples, data.test.spread(2))
+        assert same_samples(few.train, data.test.spread(2))
     alone = load_labelled(two_classes(tmp_path / "alone", "train"), 10_000)
     assert alone is not None
-    assert sorted(alone.samples.labels) == [0] * 6 + [1] * 6
+    assert sorted(alone.train.labels) == [0] * 6 + [1] * 6
     loose = tmp_path / "loose"
     loose.mkdir()
     Image.new("RGB", (4, 4)).save(loose / "a.png")

@@ -16,7 +16,7 @@ from torch import nn
 import smidgen
 from smidgen import numerics, ops
 from smidgen.frontends import import_model
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import encode
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.ops.loss import Loss

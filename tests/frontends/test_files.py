@@ -24,7 +24,7 @@ from smidgen.ir import Array, Builder, Graph, Type
 from smidgen.ir.text import print_graph
 from smidgen.ops import Activate
 from smidgen.zoo import build_zoo
-from smidgen.zoo.loading import load as load_model
+from smidgen.zoo import load as load_model
 from tests.support.graphs import int8_graphs
 from tests.support.release_files import SHARED, archived, npy, npz_members, pickled, tiny_network, zipped
 from tests.support.tiers import examples
@@ -99,7 +99,7 @@ def test_smg_files_with_missing_extra_or_foreign_content_are_refused(tmp_path: P
     half = tensors | {"half": np.zeros(3, np.float16)}
     cases: list[tuple[str, dict[str, Array], str]] = [
         (text, missing, "no data for %stem.w"),
-        (text, tensors | {"stowaway": np.zeros(3, np.int8)}, "1 tensors its graph does not declare, 'stowaway'"),
+        (text, tensors | {"stowaway": np.zeros(3, np.int8)}, "1 tensors its graph does not declare, as 'stowaway'"),
         (text, wrong, r"int32\[8\] but holds int32\[7\]"),
         (text, half, "'half' of a type other than"),
         (text.replace("format 1", "format 2"), tensors, "reads format 1; upgrade"),

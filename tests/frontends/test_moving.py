@@ -20,7 +20,7 @@ import smidgen
 from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite import read_tflite
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.ops.resize import Repeated, nearest

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends import import_model
 from smidgen.frontends.onnx import read_onnx
-from smidgen.zoo.loading import load
+from smidgen.zoo import load
 from tests.cli.test_cli import fail, invoke
 from tests.frontends.test_onnx import model
 from tests.frontends.test_wild import wild

@@ -84,7 +84,7 @@ BAD: dict[str, tuple[bytes, str]] = {
         r"not supported are 2 × RNN, 1 × TopK; the first is node 'it' \(TopK\): .*logits \(docs",
     ),
     "near": (one("ReduceMax"), r"node 'it' \(ReduceMax\) is not supported; nearest is ReduceMean"),
-    "normalized": (one("LayerNormalization", "w", constants={"w": W}), r"shapes \[2, 3, 3, 3\] and \[4\] cannot be"),
+    "normalized": (one("LayerNormalization", "w", constants={"w": W}), r"shapes \[2, 3, 3, 3\] and \[4\] do not"),
     "scales": (
         one("LayerNormalization", "w", constants={"w": W[:, 0, 0, :1]}),
         r"scales or shifts \[2, 1\] do not fit",
@@ -101,7 +101,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "window": (one("MaxPool", kernel_shape=(9, 9)), "larger than its padded input"),
     "reshape": (one("Reshape", "s", constants={"s": np.array([7, 7])}), r"reshapes \[1, 3, 4, 4\] to \[7, 7\]"),
     "repeated": (one("Add", "b", constants={"b": np.ones((5, 1, 1, 1, 1), np.float32)}), "would both be repeated"),
-    "mismatch": (one("Add", "b", constants={"b": np.ones(5, np.float32)}), "cannot be broadcast together"),
+    "mismatch": (one("Add", "b", constants={"b": np.ones(5, np.float32)}), "do not broadcast together"),
     "reflecting": (one("Pad", "p", constants={"p": np.zeros(8, np.int64)}, mode="reflect"), "pad with zeros"),
     "unwritten": (one("Add", "nowhere"), "'nowhere' is read before anything writes it"),
     "huge": (changed(relu(), hostile), "constant 'huge', .* would take .* bytes of memory, the limit"),
@@ -139,7 +139,7 @@ def test_constants_are_not_grown_beyond_all_bounds(tmp_path: Path) -> None:
 def test_an_attribute_that_lost_its_type_is_refused(tmp_path: Path) -> None:
     model = onnx.load_from_string(one("Conv", "w", constants={"w": W}, pads=(1, 1, 1, 1)))
     model.graph.node[0].attribute[0].ClearField("type")
-    with pytest.raises(ImportModelError, match=r"Conv\): its attribute 'pads' has a type that is not supported"):
+    with pytest.raises(ImportModelError, match=r"Conv\): its attribute 'pads' has an unsupported type"):
         read(model.SerializeToString(), tmp_path)
 
 

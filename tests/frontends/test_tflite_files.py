@@ -16,8 +16,7 @@ import tflite
 from smidgen import ops
 from smidgen.errors import ImportModelError, SmidgenError
 from smidgen.frontends.tflite import read_tflite, write_tflite
-from smidgen.frontends.tflite.decode import decode
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import decode, encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate
 from tests.support.litert import run_litert
@@ -190,7 +189,7 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
         r"2 scales along axis 0 of \[3, 1, 1, 2\]",
     ),
     "no quantization": (changed(RELU, 0, scales=(), zeros=()), r"operator 0 \(RELU\) of 'y': .* int8 with one scale"),
-    "a tensor that is not there": (replace(RELU, outputs=(9,)), "tensor 9 does not exist, the model has 2"),
+    "a tensor that is not there": (replace(RELU, outputs=(9,)), "tensor 9 does not exist, only 2 do"),
     "an operand that is not there": (
         replace(RELU, operators=(TfliteOperator("RELU", (-7,), (1,)),)),
         "tensor -7 does not exist",
@@ -199,7 +198,7 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
         replace(RELU, operators=(TfliteOperator("RELU", (0,), (77,)),)),
         "tensor 77 does not exist",
     ),
-    "a value nobody computes": (replace(RELU, operators=()), "'y' is read before anything writes it"),
+    "a value nobody computes": (replace(RELU, operators=()), "'y' is read before it is written"),
     "a value computed twice": (
         replace(RELU, operators=RELU.operators * 2),
         r"operator 1 \(RELU\) .* has a value already",

@@ -10,8 +10,7 @@ import pytest
 from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite import write_tflite
-from smidgen.frontends.tflite.decode import decode
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import decode, encode
 from smidgen.frontends.tflite.flatbuffer import TENSOR_TYPES, TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Builder, Graph, Type, evaluate
 from tests.frontends.test_tflite import read_back

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import encode
 from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS, TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, QParams, evaluate
 from tests.frontends.test_tflite import EVERY_INT8, QUANTIZATIONS, read_back

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, evaluate
 from tests.frontends.test_tflite import read_back

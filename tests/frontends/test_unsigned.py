@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from smidgen import ops
 from smidgen.frontends.tflite import write_tflite
-from smidgen.frontends.tflite.decode import decode
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import decode, encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, evaluate
 from smidgen.ops.unit_norm import UNIT

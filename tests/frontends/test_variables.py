@@ -16,8 +16,7 @@ from smidgen.errors import ExportError, GraphError, ImportModelError, InputError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.onnx import write_onnx
 from smidgen.frontends.tflite import read_tflite, write_tflite
-from smidgen.frontends.tflite.decode import decode
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import decode, encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions
 from smidgen.inference import predict
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step, roles_of, verify
@@ -184,7 +183,7 @@ def test_what_shows_samples_in_any_order_is_refused(host: Host) -> None:
         analyze(graph, data)
     with pytest.raises(InputError, match="are no stream; test it on all"):
         sm.test(graph, data, images=5)
-    with pytest.raises(ExportError, match=r"2 variables from run to run, which ONNX lacks; write \.tflite"):
+    with pytest.raises(ExportError, match=r"2 variables between runs, which ONNX lacks; write \.tflite"):
         write_onnx(graph)
 
 
@@ -320,7 +319,7 @@ REFUSED = {
     "without a first value": (without_first_value, "nothing gives the variable 'old' its first value; initialize it"),
     "whose first value is computed": (
         computed_at_first,
-        "CALL_ONCE runs computes RELU; begin variables with constants",
+        "CALL_ONCE runs RELU; begin variables with constants",
     ),
     "of another type": (of_another_type, r"'old' holds int8\[1, 2\], the file declares int8\[1, 4\]"),
     "that are none": (not_a_variable, "tensor 'x' is not a variable"),

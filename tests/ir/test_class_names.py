@@ -20,7 +20,7 @@ from smidgen.codegen.spelling import text_literal
 from smidgen.errors import GraphError, InputError, SmidgenError
 from smidgen.frontends import export_model
 from smidgen.frontends.tflite import write_tflite
-from smidgen.frontends.tflite.decode import decode
+from smidgen.frontends.tflite.codec import decode
 from smidgen.frontends.tflite.metadata import with_class_file
 from smidgen.ir import Graph, verify
 from smidgen.ir.rewriting import prune, rewrite

@@ -253,7 +253,7 @@ def test_a_load_that_fails_leaves_what_was_learned(emulated: tuple[Program, Emul
         device.train(image, label, RATE)
         device.load()
         assert same(device.state(), before)
-    flash = stream.board.flash.bytes
+    flash = stream.flash.bytes
     flash[np.flatnonzero(flash != 0xFF)[100]] ^= 1
     stream.reset()
     with LinkedDevice(program.graph, Line(stream)) as device:

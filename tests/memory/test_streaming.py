@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen import codegen, memory
-from smidgen.codegen.writing import order_table
+from smidgen.codegen.writer import order_table
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.memory import ALIGNMENT, Plan, streaming

@@ -16,7 +16,7 @@ from torch import nn
 import smidgen
 from smidgen import ops
 from smidgen.errors import GraphError, ImportModelError
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions
 from smidgen.ir import Builder, QParams, Type, evaluate
 from smidgen.ops.normalize import rounded_constants

@@ -12,8 +12,7 @@ import torch
 from experiments.baselines import Simulator
 from smidgen.errors import GraphError, TargetError
 from smidgen.frontends.tflite import read_tflite, write_tflite
-from smidgen.frontends.tflite.decode import decode
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import decode, encode
 from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS as FUSED
 from smidgen.frontends.tflite.flatbuffer import TfliteOptions
 from smidgen.ir import Builder, QParams, Type, evaluate

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from smidgen.ir import Array, Graph, Value, evaluate, evaluate_all
 from smidgen.ops import Activate, Add, BatchNorm, Conv2D, Depthwise, Lookup, MaxPool, Mean, Mul, Pad, Reshape
-from smidgen.quantization.batch import run_batch
+from smidgen.quantization.batch import Passes, run_batch
 from smidgen.quantization.equalization import equalise
 from smidgen.quantization.folding import FOLDS, crop_kernels, fold
 from tests.support.float_graphs import FloatNet, float_graphs
@@ -32,7 +32,7 @@ def test_every_pass_keeps_what_a_random_graph_computes(graph: Graph, seed: int) 
     folded = fold(graph)
     close(graph, folded, x)
     assert not any(isinstance(node.op, BatchNorm) for node in folded.nodes)
-    close(folded, equalise(folded, x[None]), x)
+    close(folded, equalise(folded, x[None], Passes()), x)
 
 
 @given(float_graphs(), st.integers(0, 2**16))
@@ -140,7 +140,7 @@ def test_equalising_brings_channels_of_a_depthwise_input_half_way_to_one_range()
     graph = fold(n.g.graph(y))
     x = np.random.default_rng(1).normal(size=(4, *n.shape)).astype(np.float32)
     ranges = []
-    for each in (graph, equalise(graph, x)):
+    for each in (graph, equalise(graph, x, Passes())):
         found: list[Array] = []
         run_batch(each, x, lambda v, array, found=found: found.append(array))  # type: ignore[misc]
         ranges.append(found[1].max(axis=(0, 1, 2, 3)))
@@ -177,7 +177,7 @@ def test_equalising_passes_gates_and_pools_and_nothing_else(grow: Callable[[Floa
     n = FloatNet(0)
     graph = fold(n.g.graph(grow(n)))
     x = np.random.default_rng(1).normal(size=(4, *n.shape)).astype(np.float32)
-    after = equalise(graph, x)
+    after = equalise(graph, x, Passes())
     first = graph.nodes[0].ins[1]
     assert np.array_equal(graph.constants[first], after.constants[first]) != moves
     for one in x:

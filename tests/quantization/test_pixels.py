@@ -26,6 +26,7 @@ from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops import BatchNorm
 from smidgen.quantization import CONVENTIONS, QuantizationError, quantize
+from smidgen.quantization.batch import Passes
 from smidgen.quantization.pixels import choose_preprocessing, named_by_layers
 from tests.cli.test_cli import fail, invoke
 from tests.frontends.test_onnx import model as onnx_model
@@ -108,7 +109,7 @@ def test_a_network_with_a_rescaling_layer_takes_raw_pixels(
 @pytest.mark.parametrize("convention", first("imagenet", "0,255", "0,1"))
 def test_without_labels_mirror_images_tell(convention: str) -> None:
     graph = sm.from_torch(fitted(like_torchvision, convention), EXAMPLE)
-    found = choose_preprocessing(graph, SAMPLE.train.images, None, CONVENTIONS, lambda _: None)
+    found = choose_preprocessing(graph, SAMPLE.train.images, None, CONVENTIONS, Passes())
     assert (found.found, found.convention) == ("mirrors", convention)
     assert str(found).startswith(
         f"pixels as {convention}, the clear winner by how well 128 images predict their mirror images: 0,255 "

@@ -17,7 +17,7 @@ from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops import BatchNorm, Concat, Conv2D, Dense, Gather, Lookup, MaxPool, Mean, Requantize, Softmax
 from smidgen.quantization import METHODS, Method, QuantizationError, QuantizationProgress, Recipe, quantize
-from smidgen.quantization.batch import run_batch
+from smidgen.quantization.batch import Passes, run_batch
 from smidgen.quantization.calibration import calibrate, scale_of
 from smidgen.quantization.folding import fold
 from smidgen.quantization.int8 import correct_biases, input_scale, round_graph, share_scales, weight_scales
@@ -176,7 +176,7 @@ def test_percentiles_cut_outliers_and_the_least_error_lies_between() -> None:
     samples[0, 0, 0, 0, 0] = 100.0
     widths = {}
     for method in METHODS:
-        low, high = calibrate(graph, samples, method, 99.0, lambda _: None)[graph.inputs[0]]
+        low, high = calibrate(graph, samples, method, 99.0, Passes())[graph.inputs[0]]
         widths[method] = high - low
     assert widths["percentile"] < widths["mse"] < widths["minmax"]
     assert widths["average"] < widths["minmax"]
@@ -200,12 +200,12 @@ def test_what_a_function_alone_reads_has_the_range_in_which_it_tells_numbers_apa
     graph = n.g.graph(y)
     samples = np.stack(noise(graph, 20)).clip(-1.5, 1.5)
     samples[:, 0, 0, :2, 0] = -1.5, 1.5
-    found = calibrate(graph, samples, method, 100.0, lambda _: None)[wide]
+    found = calibrate(graph, samples, method, 100.0, Passes())[wide]
     if method == "mse":  # which may cut further
         assert low * 1.01 <= found[0] < found[1] <= high * 1.01
     else:
         assert found == pytest.approx((low, high), rel=0.02)
-    both = calibrate(n.g.graph(y, wide), samples, method, 100.0, lambda _: None)
+    both = calibrate(n.g.graph(y, wide), samples, method, 100.0, Passes())
     assert both[wide] == (-90, 90)  # what others read, too, is wanted whole
 
 
@@ -220,9 +220,7 @@ def test_a_range_becomes_a_scale_that_holds_it_and_zero(low: float, width: float
 def test_correcting_biases_removes_the_mean_error_of_every_channel() -> None:
     graph = fold(dequantized(small_network()))
     samples = np.stack([centre(image, pixel_encoding(graph)) for image in IMAGES])
-    scales = share_scales(
-        graph, calibrate(graph, samples, "minmax", 100, lambda _: None), input_scale(Preprocessing(), 3)
-    )
+    scales = share_scales(graph, calibrate(graph, samples, "minmax", 100, Passes()), input_scale(Preprocessing(), 3))
     rounded = round_graph(graph, scales)
     integers = np.stack([centre(image, pixel_encoding(rounded)) for image in IMAGES])
     corrected = correct_biases(graph, rounded, samples, integers)

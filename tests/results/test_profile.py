@@ -24,7 +24,7 @@ from smidgen.targets.boards import BOARDS, M7, resize, shown_time
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import Options
-from smidgen.zoo.loading import load
+from smidgen.zoo import load
 from tests.support.networks import CLASSES, inverted_residual
 
 ANSWER = "float model_train(int label, float learning_rate) {\n"

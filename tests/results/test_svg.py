@@ -19,7 +19,7 @@ from smidgen.results.figures import Axis, Band, Bars, Figure, Line, Mark, Note, 
 from smidgen.results.memory import draw_memory
 from smidgen.results.report.page import page_of
 from smidgen.results.svg import HEADING, WIDTH, svg
-from smidgen.zoo.loading import load
+from smidgen.zoo import load
 from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
 from tests.support.svg_pages import LIMIT, SVG, charts, notes, pictures, traces

@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smidgen.errors import InputError, TargetError
-from smidgen.ir import Array
-from smidgen.targets.flash import (
+from experiments.flash import (
     EMPTY,
     LAYOUT,
     OK,
@@ -29,6 +27,8 @@ from smidgen.targets.flash import (
     Torn,
     check_store,
 )
+from smidgen.errors import InputError, TargetError
+from smidgen.ir import Array
 from tests.support.tiers import examples
 
 SMALL = FlashPart("small", 512, 8, 10_000, 1, 1)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments.flash import PARTS, FlashPart, room_for_examples
 from smidgen.codegen import RUNTIME, kept_examples, ring_header, store_files
 from smidgen.compiler import find_compiler
 from smidgen.ops.rules import Momentum
 from smidgen.pipeline import compile
-from smidgen.targets.flash import PARTS, FlashPart, room_for_examples
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from tests.support.board_checks import HERE, STORE, board_answers

@@ -14,7 +14,7 @@ from smidgen.frontends.network import build
 from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.zoo.draw import draw
-from smidgen.zoo.tables import Stage, Table
+from smidgen.zoo.tables import BlockTable, Stage
 from tests.support.float_graphs import dequantized
 from tests.support.house import TOP
 from tests.support.networks import branches, inverted_residual
@@ -38,7 +38,7 @@ def photos(folder: Path) -> None:
 def _classifier() -> Graph:
     """A small network of random weights for 32×32 pictures, with a score for each class of `photos/`."""
     stages = (Stage(1, 3, 2, 16), Stage(3, 3, 2, 24), Stage(2, 3, 1, 24))
-    return build(draw(Table(8, stages), SIDE, len(PHOTOS), seed=3), "model")
+    return build(draw(BlockTable(8, stages), SIDE, len(PHOTOS), seed=3), "model")
 
 
 def onnx(folder: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from smidgen.frontends.network import Block, Conv, Network
 from smidgen.ir import Array, QParams
 from smidgen.zoo.draw import draw
-from smidgen.zoo.tables import Stage, Table
+from smidgen.zoo.tables import BlockTable, Stage
 
 SHARED = Path(__file__).parents[3] / "shared"
 
@@ -22,7 +22,7 @@ SHARED = Path(__file__).parents[3] / "shared"
 @cache
 def tiny_network() -> Network:
     """Three blocks: without expansion, with a residual, and with a larger kernel and stride."""
-    return draw(Table(8, (Stage(1, 3, 2, 8), Stage(2, 3, 1, 8), Stage(3, 5, 2, 16))), 128, 7, seed=5)
+    return draw(BlockTable(8, (Stage(1, 3, 2, 8), Stage(2, 3, 1, 8), Stage(3, 5, 2, 16))), 128, 7, seed=5)
 
 
 def oihw(conv: Conv) -> Array:
@@ -39,9 +39,9 @@ def pickled(network: Network) -> bytes:
         x = block.add or y
     head = network.classifier
     classifier = {
-        "in_channel": head.w.shape[1],
+        "in_channel": head.w.shape[3],
         "out_channel": head.w.shape[0],
-        "params": _params(head.w[:, :, None, None], head.b, head.w_scales, x, head.y),
+        "params": _params(oihw(head), head.b, head.w_scales, x, head.y),
         "kernel_size": (1, 1),
         "stride": 1,
         "groups": 1,
@@ -124,7 +124,7 @@ def npz_members(network: Network) -> dict[str, bytes]:
     classifier = {"x_scale": x.one, "x_zero": x.zero, "y_scale": head.y.one, "y_zero": head.y.zero}
     arrays: dict[str, Array] = {
         "meta": np.array(json.dumps({"convs": records, "blocks": blocks, "classifier": classifier})),
-        "fc_w": head.w[:, :, None, None],
+        "fc_w": oihw(head),
         "fc_b": head.b,
         "fc_ws": np.array(head.w_scales, np.float32),
     }

@@ -26,7 +26,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import Network
 from smidgen.frontends.onnx import write_onnx, write_plain
 from smidgen.frontends.tflite import write_tflite
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import encode
 from smidgen.ir import Array, Graph
 from smidgen.ir.text import print_graph
 from smidgen.learning.checkpoint import Checkpoint, write_checkpoint
@@ -37,7 +37,7 @@ from smidgen.training import Options, build_training
 from smidgen.training.passes import run
 from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
-from smidgen.zoo.tables import Stage, Table
+from smidgen.zoo.tables import BlockTable, Stage
 from tests.frontends.test_fuzz_structures import onnx_files, pt2_members
 from tests.frontends.test_keras import import_keras, nested
 from tests.frontends.test_moving import TAKEN, sizes_computed
@@ -93,7 +93,7 @@ def written(write: Callable[[Path], None], folder: Path) -> bytes:
 
 def small_release() -> Network:
     """A block without expansion and one with a residual."""
-    return draw(Table(2, (Stage(1, 3, 2, 2), Stage(2, 3, 1, 2))), 16, 3, seed=5)
+    return draw(BlockTable(2, (Stage(1, 3, 2, 2), Stage(2, 3, 1, 2))), 16, 3, seed=5)
 
 
 def training_step(skip_below: float = 0.0) -> Graph:

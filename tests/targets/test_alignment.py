@@ -14,7 +14,7 @@ from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, M0PLUS, aligned_only
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
-from smidgen.targets.toolchain import SET_TRAP, TOOLCHAINS, Toolchain, core_flags
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, core_flags, start_files
 from smidgen.training import Options
 from tests.support.networks import CLASSES, inverted_residual
 from tests.support.qemu import run_firmware
@@ -63,7 +63,9 @@ def test_an_aligned_program_learns_alike_where_the_core_traps(
 def test_packed_kernels_fault_where_the_core_traps(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smidgen.targets.toolchain.CLEAR_TRAP", SET_TRAP)
+    monkeypatch.setattr(
+        "smidgen.targets.firmware.start_files", lambda board, kept: start_files(aligned_only(board), kept)
+    )
     target = BoardTarget(BOARDS["mps2-an500"], cache=cache)
     program = learner(target)
     requests(program, tmp_path)

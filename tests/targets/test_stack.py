@@ -19,7 +19,7 @@ from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.image import bound_stack
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find, link_flags, start_files
 from smidgen.training import Options
-from smidgen.zoo.loading import load
+from smidgen.zoo import load
 from tests.support.networks import CLASSES, branches, inverted_residual
 from tests.support.tiers import first
 from tests.support.tools import need_compiler

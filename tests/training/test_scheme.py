@@ -34,10 +34,9 @@ from smidgen.training.scheme import (
     load_scheme,
     resolve,
 )
-from smidgen.zoo import build_zoo, find_table
+from smidgen.zoo import build_zoo, find_table, load
 from smidgen.zoo.draw import draw
-from smidgen.zoo.loading import load
-from smidgen.zoo.tables import MCUNET_5FPS, Table
+from smidgen.zoo.tables import MCUNET_5FPS, BlockTable
 from tests.support.house import TOP
 from tests.support.networks import inverted_residual, one_scale_hidden
 from tests.support.release_files import SHARED
@@ -85,7 +84,7 @@ def kernel_changed(block: int) -> Graph:
     """mcunet-5fps with another kernel in one block."""
     blocks = list(MCUNET_5FPS.blocks)
     blocks[block] = replace(blocks[block], kernel=blocks[block].kernel + 2)
-    return build(draw(Table(MCUNET_5FPS.stem, tuple(blocks)), 128, 10, 0), "changed")
+    return build(draw(BlockTable(MCUNET_5FPS.stem, tuple(blocks)), 128, 10, 0), "changed")
 
 
 REFUSED = {
@@ -102,7 +101,7 @@ REFUSED = {
         r"layer 40 of changed is Depthwise with weights 1×5×5×576, .* is Depthwise with weights 1×3×3×576",
     ),
     "fewer layers": (
-        lambda: build(draw(Table(MCUNET_5FPS.stem, MCUNET_5FPS.blocks[:-1]), 128, 10, 0), "short"),
+        lambda: build(draw(BlockTable(MCUNET_5FPS.stem, MCUNET_5FPS.blocks[:-1]), 128, 10, 0), "short"),
         "short has 39 layers, mcunet-5fps has 42",
     ),
 }  # fmt: skip

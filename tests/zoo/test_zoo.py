@@ -12,8 +12,7 @@ from smidgen.frontends import import_model
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.ops import Conv2D, Depthwise
 from smidgen.results.inspection import describe
-from smidgen.zoo import NAMES, build_zoo
-from smidgen.zoo.loading import load
+from smidgen.zoo import NAMES, build_zoo, load
 from smidgen.zoo.tables import mbv2, round_to_8
 from tests.support.release_files import SHARED
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from smidgen import link
 from smidgen.cli import verbs
 from smidgen.cli.options import AUTO, Verb
 from smidgen.cli.shared import check_file, memory_bytes, options_for, parse_rate, read_data, read_model
@@ -18,21 +19,6 @@ from smidgen.frontends import check_writable, export_model
 from smidgen.inference import predict, test
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
-from smidgen.link import (
-    Hello,
-    Line,
-    LinkedDevice,
-    LinkTarget,
-    Restarted,
-    connect,
-    fitting_target,
-    load_file,
-    load_there,
-    open_port,
-    replay_there,
-    save_file,
-    save_there,
-)
 from smidgen.pipeline import Program, compile
 from smidgen.results.summaries import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
 
@@ -75,10 +61,10 @@ def train_(asked: verbs.BoardTrain) -> None:
 
 
 def _learn(
-    asked: Verb, board: LinkedDevice, program: Program, data: Data, course: Course, losses: list[float]
+    asked: Verb, board: link.LinkedDevice, program: Program, data: Data, course: Course, losses: list[float]
 ) -> Learned:
     """Learn; Ctrl-C lets the board save what it learned so far and prints how to go on."""
-    linked, means = replace(program, target=LinkTarget(board, program.target)), _Means(losses)
+    linked, means = replace(program, target=link.LinkTarget(board, program.target)), _Means(losses)
 
     def how() -> str:
         kept = "the board saved what it learned" if board.keep() else "the board holds what it learned, unsaved"
@@ -120,7 +106,7 @@ def test_(asked: verbs.BoardTest) -> None:
     data = _data(asked, program.graph)
     with _connected(asked.port, program) as board, progress(f"testing {board.graph.name}") as bar:
         tested = test(
-            _inference(program), data, target=LinkTarget(board, program.target), images=asked.images,
+            _inference(program), data, target=link.LinkTarget(board, program.target), images=asked.images,
             on_progress=lambda at: bar.update(at.done, at.total),
         )  # fmt: skip
     show(tested, asked.as_json)
@@ -130,7 +116,7 @@ def predict_(asked: verbs.BoardPredict) -> None:
     program = _program(asked, asked.port)
     with _connected(asked.port, program) as board, progress(f"asking {asked.port.name}") as bar:
         found = predict(
-            _inference(program), asked.source, target=LinkTarget(board, program.target), top=asked.top,
+            _inference(program), asked.source, target=link.LinkTarget(board, program.target), top=asked.top,
             label=asked.label, memory=memory_bytes(asked.memory), on_progress=lambda at: bar.update(at.done, at.total),
         )  # fmt: skip
     show(found, asked.as_json)
@@ -142,9 +128,9 @@ def replay_(asked: verbs.BoardReplay) -> None:
         raise InputError("auto tries rates on samples, and replay has none; give the rate that train used")
     rate = parse_rate(asked.rate)
     with _line(asked.context.obj) as line:
-        hello = replay_there(line, asked.steps, rate, losses.append)
+        hello = link.replay_there(line, asked.steps, rate, losses.append)
         if asked.save:
-            save_there(line)
+            link.save_there(line)
     result = BoardReplayed(asked.context.obj.name, hello.fingerprint, rate, tuple(losses), asked.save)
     show(result, asked.as_json)
 
@@ -152,17 +138,17 @@ def replay_(asked: verbs.BoardReplay) -> None:
 def save_(asked: verbs.BoardSave) -> None:
     check_file(asked.output, asked.force)
     with _line(asked.context.obj) as line:
-        hello = save_file(line, asked.output) if asked.output else save_there(line)
+        hello = link.save_file(line, asked.output) if asked.output else link.save_there(line)
     _show_moved(asked, hello, "written to" if asked.output else "saved in", asked.output)
 
 
 def load_(asked: verbs.BoardLoad) -> None:
     with _line(asked.context.obj) as line:
-        hello = load_file(line, asked.file) if asked.file else load_there(line)
+        hello = link.load_file(line, asked.file) if asked.file else link.load_there(line)
     _show_moved(asked, hello, "loaded from", asked.file)
 
 
-def _show_moved(asked: Verb, hello: Hello, what: str, file: Path | None) -> None:
+def _show_moved(asked: Verb, hello: link.Hello, what: str, file: Path | None) -> None:
     name = None if file is None else str(file)
     show(BoardState(asked.context.obj.name, hello.fingerprint, hello.state_bytes, what, name), asked.as_json)
 
@@ -180,7 +166,7 @@ def monitor_(asked: verbs.BoardMonitor) -> None:
             while len(losses) < looks or not looks:
                 try:
                     seen = line.statistics()
-                except Restarted:
+                except link.Restarted:
                     hello, restarts = line.hello(), restarts + 1
                     continue
                 losses.append(seen.mean_loss or 0.0)
@@ -198,7 +184,7 @@ def _program(asked: verbs.BoardProgram, port: verbs.Port) -> Program:
     options = options_for(asked, asked.model, asked.scheme, None)
     graph = read_model(asked, asked.model, learns=options is not None)
     with spinner(f"compiling {graph.name}"):
-        target = fitting_target(port.name, port.project)
+        target = link.fitting_target(port.name, port.project)
         return compile(graph, asked.scheme, target, options=options, streamed_input=asked.image == "streamed")
 
 
@@ -212,12 +198,12 @@ def _inference(program: Program) -> Graph:
     return program.training.forward if program.training else program.graph
 
 
-def _connected(port: verbs.Port, program: Program, save_every: int = 0) -> LinkedDevice:
+def _connected(port: verbs.Port, program: Program, save_every: int = 0) -> link.LinkedDevice:
     with spinner(f"greeting {port.name}"):
-        return connect(
+        return link.connect(
             port.name, program, baud=port.baud, save_every=save_every, project=port.project, flash=port.flash
         )
 
 
-def _line(port: verbs.Port) -> closing[Line]:
-    return closing(Line(open_port(port.name, port.baud, port.project, port.flash)))
+def _line(port: verbs.Port) -> closing[link.Line]:
+    return closing(link.Line(link.open_port(port.name, port.baud, port.project, port.flash)))

@@ -48,13 +48,12 @@ def run_(asked: verbs.Run) -> None:
         )
     with spinner(f"running {graph.name} on {asked.target}"):
         results = _compute(graph, arrays, asked.target)
-    for file, array in zip(files, results, strict=True):
+    shown = []
+    for value, array, file in zip(graph.outputs, results, files, strict=True):
         if file:
-            _write_npy(file, array)
-    shown = [
-        largest(value, array, str(file) if file else None)
-        for value, array, file in zip(graph.outputs, results, files, strict=True)
-    ]
+            np.save(data := BytesIO(), array, allow_pickle=False)
+            write_whole(file, data.getvalue())
+        shown.append(largest(value, array, str(file) if file else None))
     show(RunSummary(graph.name, asked.target, tuple(shown)), asked.as_json)
 
 
@@ -63,12 +62,6 @@ def _compute(graph: Graph, arrays: tuple[Array, ...], target: str) -> tuple[Arra
         return evaluate(graph, *arrays)
     with compile(graph, target=target).start() as device:
         return device.run(*arrays)
-
-
-def _write_npy(path: Path, array: Array) -> None:
-    data = BytesIO()
-    np.save(data, array, allow_pickle=False)
-    write_whole(path, data.getvalue())
 
 
 def import_(asked: verbs.Import) -> None:
@@ -109,7 +102,7 @@ def quantize_(asked: verbs.Quantize) -> None:
         images = load_images(asked.source, asked.images, most, asked.label)
         graph = with_front_end(graph, images, asked.audio)
         known = load_labelled(asked.source, TESTED, most, asked.label)
-    labelled = known.samples if known is not None and len(known.classes) == scored_classes(graph) else None
+    labelled = known.train if known is not None and len(known.classes) == scored_classes(graph) else None
     with progress() as bar:
         result = quantize(
             graph, images, recipe, labelled=labelled, preprocessing=_preprocessing(asked, graph),

@@ -221,7 +221,7 @@ class Labelled(Limited):
     )
 
 
-class Reading(Labelled):
+class DataReading(Labelled):
     """Options for reading data."""
 
     short_side: int = option(SHORT_SIDE, "Reduce larger image files to this short side, in pixels.")

@@ -8,7 +8,7 @@ from pathlib import Path
 from smidgen.cli import verbs
 from smidgen.cli.shared import check_file, choose_scheme, options_for, read_model
 from smidgen.cli.terminal import print_rich, show, spinner, warn
-from smidgen.codegen import Kind, check_project
+from smidgen.codegen import PackageKind, check_project
 from smidgen.data.audio import with_audio_front_end
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError, StreamError
@@ -39,7 +39,7 @@ def compile_(asked: verbs.Compile) -> None:
             prefix=asked.prefix,
         )  # fmt: skip
         page = draw_memory(program).encode() if asked.picture else b""
-        program.write(asked.output, asked.force, export=Kind(asked.export) if asked.export else None)
+        program.write(asked.output, asked.force, export=PackageKind(asked.export) if asked.export else None)
         if asked.picture:
             write_whole(asked.picture, page)
     show(_summary(program, asked.output, asked.picture), asked.as_json)

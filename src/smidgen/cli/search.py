@@ -20,7 +20,6 @@ from smidgen.selection.contributions import read_several
 from smidgen.selection.estimates import shipped_contributions
 from smidgen.selection.searching import Searcher
 from smidgen.targets.boards import parse_size
-from smidgen.training import Options
 
 
 def analyze_(asked: verbs.Analyze) -> None:
@@ -85,18 +84,17 @@ def search_(asked: verbs.Search) -> None:
             others = [method for method in get_args(SearchMethod) if method != asked.method] if asked.picture else []
             found = [find(method) for method in (asked.method, *others)]
             result = found[0]
-        page = _page(graph, result, found, options) if asked.picture else b""
+        page = ""
+        if asked.picture and isinstance(result, Pareto):
+            page = pareto_page(graph, result, options)
+        elif asked.picture:
+            page = search_page(graph, found, options)
     if asked.output:
         text = result.scheme.to_json() if isinstance(result, Found) else as_text(result)
         write_whole(asked.output, text.encode() + b"\n")
     if asked.picture:
-        write_whole(asked.picture, page)
+        write_whole(asked.picture, page.encode())
     show(result, asked.as_json)
-
-
-def _page(graph: Graph, result: Found | Pareto, found: list[Found], options: Options) -> bytes:
-    page = pareto_page(graph, result, options) if isinstance(result, Pareto) else search_page(graph, found, options)
-    return page.encode()
 
 
 def _known(asked: verbs.Search, graph: Graph) -> Contributions:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from smidgen.cli.options import MEMORY, Learning, Limited, Reading
+from smidgen.cli.options import MEMORY, DataReading, Learning, Limited
 from smidgen.cli.terminal import say, spinner, warn
 from smidgen.data import Data, load_data
 from smidgen.errors import InputError
@@ -23,7 +23,7 @@ from smidgen.targets.device import Target
 from smidgen.training import HeadStart, Options
 from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
-from smidgen.zoo.loading import load
+from smidgen.zoo import load
 
 
 def memory_bytes(text: str = MEMORY) -> int:
@@ -47,7 +47,7 @@ def read_model(asked: Limited, model: str, learns: bool = False) -> Graph:
     return graph
 
 
-def read_data(asked: Reading, source: str) -> Data:
+def read_data(asked: DataReading, source: str) -> Data:
     """Read data as a verb's options ask for."""
     return load_data(source, memory_bytes(asked.memory), asked.short_side, asked.label)
 

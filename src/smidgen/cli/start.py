@@ -27,7 +27,7 @@ from smidgen.selection.contributions import read_several
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
-from smidgen.zoo.loading import load
+from smidgen.zoo import load
 
 NETWORK, BOARD, BUDGET = "mcunet-5fps", "cortex-m7", "128KB"
 EPOCHS, AUGMENT = 10, Augment((0.5, 1.0))
@@ -96,31 +96,28 @@ def demonstrate(
 ) -> Demonstration:
     """Fit the network to the sample, and let the emulated board learn a few images."""
     graph, data = load(NETWORK), read_sample()
+    few = first_of_each_class(data.train, BOARD_TRAIN), first_of_each_class(data.test, BOARD_TEST)
+    part = Data(data.name, data.classes, *few)
 
     @cache
     def on_board() -> tuple[Learned, bool]:
-        return _learn_on_board(graph, data, folder, on_progress)
+        return _learn_on_board(graph, data, part, folder, on_progress)
 
     fitted = fit(
         graph, data, folder, budget=BUDGET, target=BOARD, epochs=EPOCHS, augment=AUGMENT,
         contributions=shipped_or_estimated(graph),  # an analysis would take too long here
-        command=command, more=lambda: _section(data, *on_board()), force=force, on_progress=on_progress,
+        command=command, more=lambda: _section(part, *on_board()), force=force, on_progress=on_progress,
     )  # fmt: skip
     learned, same = on_board()
-    part = _part(data)
     return Demonstration(fitted, len(part.train), len(part.test), learned.before, learned.accuracy, same)
 
 
-def _part(data: Data) -> Data:
-    """Return the first images of each class."""
-    train, test = first_of_each_class(data.train, BOARD_TRAIN), first_of_each_class(data.test, BOARD_TEST)
-    return Data(data.name, data.classes, train, test)
-
-
-def _learn_on_board(graph: Graph, data: Data, folder: Path, on_progress: ProgressCallback) -> tuple[Learned, bool]:
+def _learn_on_board(
+    graph: Graph, data: Data, part: Data, folder: Path, on_progress: ProgressCallback
+) -> tuple[Learned, bool]:
     """Return what the board learned, and whether all its state equals that learned on this machine."""
     options, images = Options(len(data.classes)), examples(data.train, pixel_encoding(graph))
-    scheme, part = load_scheme(str(folder / SCHEME), graph), _part(data)
+    scheme = load_scheme(str(folder / SCHEME), graph)
     here = compile(graph, scheme, options=options, images=images)
     there = compile(graph, scheme, BOARD, options=options, images=images, streamed_input=True)
 
@@ -132,9 +129,8 @@ def _learn_on_board(graph: Graph, data: Data, folder: Path, on_progress: Progres
     return a, same
 
 
-def _section(data: Data, learned: Learned, same: bool) -> Section:
+def _section(part: Data, learned: Learned, same: bool) -> Section:
     """Return what the board learned as a section of the report."""
-    part = _part(data)
     facts = (
         Fact("Steps on the board", f"{len(part.train):,}, one image each, mean loss {learned.record[-1].loss:.3f}"),
         Fact("Right before", f"{learned.before:.0%} of {len(part.test):,} test images"),
@@ -154,10 +150,5 @@ def _compared(same: bool) -> str:
 
 def first_of_each_class(samples: Samples, each: int) -> Samples:
     """Return the first samples of each class, at most `each`."""
-    seen: dict[int, int] = {}
-    places = []
-    for place, label in enumerate(samples.labels):
-        seen[label] = seen.get(label, 0) + 1
-        if seen[label] <= each:
-            places.append(place)
-    return samples.at(places)
+    places = [[i for i, label in enumerate(samples.labels) if label == one][:each] for one in set(samples.labels)]
+    return samples.at(sorted(place for some in places for place in some))

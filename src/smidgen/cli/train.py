@@ -7,18 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from smidgen.cli import verbs
+from smidgen import learning
+from smidgen.cli import shared, verbs
 from smidgen.cli.options import AUTO, Learning
-from smidgen.cli.shared import (
-    check_file,
-    check_int8,
-    choose_scheme,
-    learning_options,
-    load_model,
-    options_on,
-    parse_rate,
-    read_data,
-)
+from smidgen.cli.shared import check_file, check_int8, load_model, read_data
 from smidgen.cli.start import BOARD
 from smidgen.cli.terminal import Progress, going_on, progress, say, show, spinner, stopping_in_between, warn
 from smidgen.data import Augment, Data, examples, pixel_encoding
@@ -29,16 +21,7 @@ from smidgen.errors import InputError
 from smidgen.fitting import training_target
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.ir import Graph, LabelKind
-from smidgen.learning import (
-    Course,
-    Learned,
-    LearningProgress,
-    extend,
-    in_order_of,
-    learn,
-    read_checkpoint,
-    same_classes,
-)
+from smidgen.learning import Course, Learned, LearningProgress
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import is_float, quantize_with
@@ -57,7 +40,7 @@ CROP = 0.08  # the smallest share of an image that a random crop keeps by defaul
 
 
 def train_(asked: verbs.Train) -> None:
-    rate, augment = None if asked.rate == AUTO else parse_rate(asked.rate), _augment(asked, "classes")
+    rate, augment = None if asked.rate == AUTO else shared.parse_rate(asked.rate), _augment(asked, "classes")
     course = Course(asked.epochs, rate or 0.0, asked.schedule, asked.warmup, augment, asked.seed, asked.test_every)
     course.check()
     with spinner(f"reading {asked.source}"):
@@ -66,26 +49,30 @@ def train_(asked: verbs.Train) -> None:
     _learned_files(asked, graph)  # refuses before work that takes long
     graph, data, options = _with_head(asked, _in_int8(asked, graph, data), data)
     course = replace(course, augment=_augment(asked, data.label_kind))
-    files, names = _learned_files(asked, graph), _names(data, options)
+    files, outputs = _learned_files(asked, graph), 2 if options.classes == 1 else options.classes  # one scores two
     picked = _choose(asked, graph, options)
     with spinner(f"compiling {graph.name} for {asked.target}"):
         images, target = examples(data.train, pixel_encoding(graph)), training_target(asked.target)
-        program = compile(graph, picked, target, options=options, images=images, class_names=names)
-    chosen = None
+        program = compile(
+            graph,
+            picked,
+            target,
+            options=options,
+            images=images,
+            class_names=data.names if outputs == len(data.classes) else (),
+        )
+    chosen, before = None, None if asked.resume is None else learning.read_checkpoint(asked.resume).course
     if rate is None:
         here = program if asked.target == "host" else compile(graph, picked, options=options, images=images)
-        course, chosen = _with_rate(course, here, data, asked.resume)
-    _warn_of_new_length(course, asked.resume)
+        chosen = try_rates(here, data, course) if before is None else None
+        course = replace(course, learning_rate=(chosen or before or course).learning_rate)
+    if before is not None and before.epochs != course.epochs:
+        warn(_new_length(course, before, asked.resume))
     with made_folder(asked.output):
         learned = _learn(asked, program, data, course, files[2])
         run = Trained(graph, picked, options, program, data, course, chosen, learned, asked.again(), files[:2])
         _write(run, files)
     show(_summary(run, asked.scheme or "searched", files), asked.as_json)
-
-
-def _names(data: Data, options: Options) -> tuple[str, ...]:
-    """Return the names of the classes that the outputs score: one output scores two."""
-    return data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
 
 
 def _augment(asked: verbs.Train, labels: LabelKind) -> Augment | None:
@@ -118,19 +105,19 @@ def _with_head(asked: Learning, graph: Graph, data: Data) -> tuple[Graph, Data, 
     """Return the model and the data with their classes in one order, and the options: head kept, new, or extended."""
     if asked.head == "extend":
         with spinner(f"adding classes to {graph.name}"):
-            extended = extend(graph, data)
+            extended = learning.extend(graph, data)
         say(f"{graph.name} knows {len(graph.classes)} classes; added: {', '.join(extended.added)}", err=True)
-        return extended.model, extended.data, learning_options(asked, None)
+        return extended.model, extended.data, shared.learning_options(asked, None)
     data.check_several()
-    others = asked.head is None and not same_classes(graph, data)
+    others = asked.head is None and not learning.same_classes(graph, data)
     data = ordered(asked, graph, data)
-    options = options_on(asked, graph, data)
+    options = shared.options_on(asked, graph, data)
     return graph, data, replace(options, head="new") if others else options
 
 
 def ordered(asked: Learning, graph: Graph, data: Data) -> Data:
     """Return the data with its classes in the model's order, if the head is kept; else those it shares first."""
-    return in_order_of(graph, data) if asked.head == "keep" else renumbered(data, graph.classes)
+    return learning.in_order_of(graph, data) if asked.head == "keep" else renumbered(data, graph.classes)
 
 
 def _learned_files(asked: verbs.Train, graph: Graph) -> Files:
@@ -160,18 +147,10 @@ def _choose(asked: verbs.Train, graph: Graph, options: Options) -> Scheme:
     """Return the scheme given, or the best known for a budget of a board: this machine has room for anything."""
     board = BOARD if asked.target in ("host", "cuda") else asked.target
     streamed = asked.scheme is None and streams_input(graph, find_board(board).working)
-    chosen = choose_scheme(graph, asked.scheme, asked.budget, board, options, streamed)
+    chosen = shared.choose_scheme(graph, asked.scheme, asked.budget, board, options, streamed)
     if chosen is None:
         raise InputError("no scheme is given; give --scheme, or --budget to have one chosen")
     return load_scheme(chosen, graph) if isinstance(chosen, str) else chosen
-
-
-def _with_rate(course: Course, program: Program, data: Data, resume: Path | None) -> tuple[Course, ChosenRate | None]:
-    """Return the course at the rate of the run that goes on, or at one chosen by trials."""
-    if resume is not None:
-        return replace(course, learning_rate=read_checkpoint(resume).course.learning_rate), None
-    chosen = try_rates(program, data, course)
-    return replace(course, learning_rate=chosen.learning_rate), chosen
 
 
 def try_rates(program: Program, data: Data, course: Course) -> ChosenRate:
@@ -182,14 +161,14 @@ def try_rates(program: Program, data: Data, course: Course) -> ChosenRate:
     return chosen
 
 
-def _warn_of_new_length(course: Course, resume: Path | None) -> None:
-    """Warn that the rates of a run change if it is to have another number of epochs."""
-    if resume is None or (before := read_checkpoint(resume).course.epochs) == course.epochs:
-        return
+def _new_length(course: Course, before: Course, resume: Path | None) -> str:
+    """Return how the rates of a run change if it is to have another number of epochs."""
     rates = "the rate stays the same"
     if course.schedule == "cosine":
-        rates = f"from here on the rates are those of a cosine over {course.epochs} epochs, not of one over {before}"
-    warn(f"{resume} is of a run of {before} epochs, which goes on to {course.epochs}; {rates}")
+        rates = (
+            f"from here on the rates are those of a cosine over {course.epochs} epochs, not of one over {before.epochs}"
+        )
+    return f"{resume} is of a run of {before.epochs} epochs, which goes on to {course.epochs}; {rates}"
 
 
 def _learn(asked: verbs.Train, program: Program, data: Data, course: Course, kept: Path) -> Learned:
@@ -203,7 +182,7 @@ def _learn(asked: verbs.Train, program: Program, data: Data, course: Course, kep
 
     with going_on(how), stopping_in_between() as stop, progress() as bar:
         on_progress = show_learning(bar, f"/{course.epochs}")
-        return learn(program, data, course, checkpoint=kept, resume=resume, on_progress=on_progress, stop=stop)
+        return learning.learn(program, data, course, checkpoint=kept, resume=resume, on_progress=on_progress, stop=stop)
 
 
 def show_learning(

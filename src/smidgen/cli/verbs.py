@@ -7,28 +7,16 @@ from typing import cast
 import typer
 
 from smidgen.cli import options as given
-from smidgen.cli.options import (
-    Labelled,
-    Learning,
-    Limited,
-    Overwriting,
-    Reading,
-    Shaped,
-    Sounding,
-    Verb,
-    argument,
-    option,
-    path,
-)
+from smidgen.cli.options import Verb, argument, option, path
 
 
-class Demo(Overwriting):
+class Demo(given.Overwriting):
     """Fit a network that ships to images that ship, and let an emulated board learn the same bytes."""
 
     output: Path = path(Path("out/demo"), "The folder to write.", "--output", "-o")
 
 
-class Fit(Shaped, Sounding, Reading, Overwriting):
+class Fit(given.Shaped, given.Sounding, given.DataReading, given.Overwriting):
     """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
 
     model: given.Model
@@ -46,13 +34,13 @@ class Fit(Shaped, Sounding, Reading, Overwriting):
     seed: given.Seed = 0
 
 
-class Info(Shaped, Limited):
+class Info(given.Shaped, given.Limited):
     """Show the layers of a model: shapes, MACs, parameters, quantization."""
 
     model: given.Model
 
 
-class Run(Shaped, Limited, Overwriting):
+class Run(given.Shaped, given.Limited, given.Overwriting):
     """Run a model on raw tensors."""
 
     model: given.Model
@@ -65,7 +53,7 @@ class Run(Shaped, Limited, Overwriting):
     )
 
 
-class Import(Shaped, Limited, Overwriting):
+class Import(given.Shaped, given.Limited, given.Overwriting):
     """Read a model of another format and write it as .smg, .tflite or .onnx."""
 
     source: str = argument(
@@ -80,7 +68,7 @@ class Import(Shaped, Limited, Overwriting):
     )
 
 
-class Quantize(Shaped, Sounding, Labelled, Overwriting):
+class Quantize(given.Shaped, given.Sounding, given.Labelled, given.Overwriting):
     """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
 
     model: str = argument(..., "A float32 model file: .onnx, .pt2, .tflite or .smg.", metavar="MODEL")
@@ -103,7 +91,7 @@ class Quantize(Shaped, Sounding, Labelled, Overwriting):
     layers: bool = option(False, "Also show the signal-to-noise ratio of every layer.", "--layers")
 
 
-class Test(Sounding, Reading, Overwriting):
+class Test(given.Sounding, given.DataReading, given.Overwriting):
     """Test a model: accuracy, precision and recall by class, confusion; or errors where there are no classes."""
 
     model: given.Model
@@ -113,7 +101,7 @@ class Test(Sounding, Reading, Overwriting):
     output: Path | None = path(None, "Also write an HTML page with pictures.", "--output", "-o")
 
 
-class Predict(Sounding, Labelled):
+class Predict(given.Sounding, given.Labelled):
     """Show what a model predicts: classes with probabilities, cells of a map, numbers, or reconstruction errors."""
 
     model: given.Model
@@ -125,7 +113,7 @@ class Predict(Sounding, Labelled):
     numbers: bool = option(False, "Show the outputs as numbers: they are not scores of classes.", "--numbers")
 
 
-class Analyze(Sounding, Reading, Overwriting):
+class Analyze(given.Sounding, given.DataReading, given.Overwriting):
     """Measure by training what each depth of biases and each layer's weights add to accuracy."""
 
     model: given.Model
@@ -144,7 +132,7 @@ class Analyze(Sounding, Reading, Overwriting):
     picture: given.Picture = None
 
 
-class Search(Learning, Limited, Overwriting):
+class Search(given.Learning, given.Limited, given.Overwriting):
     """Find the scheme that promises the most accuracy within a budget."""
 
     model: given.Model
@@ -164,7 +152,7 @@ class Search(Learning, Limited, Overwriting):
     points: int = option(given.POINTS, "With --pareto: the number of budgets.")
 
 
-class Train(Learning, Sounding, Reading, Overwriting):
+class Train(given.Learning, given.Sounding, given.DataReading, given.Overwriting):
     """Train on images with the device's arithmetic; write the model, a checkpoint and a report."""
 
     model: given.Model
@@ -194,7 +182,7 @@ class Train(Learning, Sounding, Reading, Overwriting):
     quantized: bool = option(False, "Quantize a float32 model first, calibrated on these images.", "--quantize")
 
 
-class Compile(Learning, Sounding, Limited, Overwriting):
+class Compile(given.Learning, given.Sounding, given.Limited, given.Overwriting):
     """Write C sources, a header, an example main, and how to build them."""
 
     model: given.Model
@@ -212,7 +200,7 @@ class Compile(Learning, Sounding, Limited, Overwriting):
     picture: given.Picture = None
 
 
-class Profile(Learning, Limited):
+class Profile(given.Learning, given.Limited):
     """Measure SRAM, flash, instructions and exactness on an emulated board, or time and exactness on host."""
 
     model: given.Model
@@ -248,7 +236,7 @@ class Port:
     flash: Path | None = path(None, "File that keeps an emulated board's flash between commands.", "--flash")
 
 
-class BoardProgram(Learning, Limited):
+class BoardProgram(given.Learning, given.Limited):
     """The program that a board runs."""
 
     model: str = option(
@@ -263,7 +251,7 @@ class BoardProgram(Learning, Limited):
         return cast(Port, self.context.obj)
 
 
-class BoardTrain(BoardProgram, Reading, Overwriting):
+class BoardTrain(BoardProgram, given.DataReading, given.Overwriting):
     """Teach a board, sample by sample, starting from what it has learned; the board saves what it learns."""
 
     source: given.DataSource
@@ -275,14 +263,14 @@ class BoardTrain(BoardProgram, Reading, Overwriting):
     output: Path | None = path(None, "Also write the learned model: .smg, .tflite or .onnx.", "--output", "-o")
 
 
-class BoardTest(BoardProgram, Reading):
+class BoardTest(BoardProgram, given.DataReading):
     """Test what a board has learned, as `smidgen test` does with a model."""
 
     source: given.DataSource
     images: given.SampleLimit = None
 
 
-class BoardPredict(BoardProgram, Labelled):
+class BoardPredict(BoardProgram, given.Labelled):
     """Show what a board predicts, as `smidgen predict` does with a model."""
 
     source: str = argument(..., "As for `smidgen predict`.", metavar="FILE|DIR")
@@ -297,7 +285,7 @@ class BoardReplay(Verb):
     save: bool = option(True, "Let the board save at the end.", "--save/--no-save")
 
 
-class BoardSave(Overwriting):
+class BoardSave(given.Overwriting):
     """Save what a board has learned: in its memory, or in a file."""
 
     output: Path | None = path(None, "Write this file here, instead of the board's memory.", "--output", "-o")

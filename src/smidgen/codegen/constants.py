@@ -45,7 +45,7 @@ def shared_factors(graph: Graph) -> dict[Value, Shared]:
 
 
 def _layers(graph: Graph) -> dict[Value, Node]:
-    """The layer that reads each weight or bias, as a whole or laid over another."""
+    """Return the layer that reads each weight or bias, as a whole or laid over another."""
     layers = {v: node for node in graph.nodes if isinstance(node.op, Weighted) for v in node.ins[1:]}
     laid = ((node.ins[1], layers.get(node.out)) for node in graph.nodes if isinstance(node.op, Overlay | LearnedBias))
     return layers | {trained: layer for trained, layer in laid if layer is not None}
@@ -177,7 +177,7 @@ def _gathers(graph: Graph, overlay: Node) -> bool:
 
 
 def roots(graph: Graph) -> dict[Value, Value]:
-    """For a view of a constant or of state, and for what replaces state, the value whose memory it is."""
+    """Return the value whose memory a view of a constant or of state is, and what replaces state."""
     roots: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
     for node in graph.nodes:
         if node.op.view:

@@ -11,7 +11,7 @@ import numpy as np
 
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import wrapped
-from smidgen.ir import Array, Graph, LabelKind, Roles, Type, Value
+from smidgen.ir import Array, Graph, LabelKind, Roles, Type
 from smidgen.ir.graph import roles_of
 from smidgen.ir.log_mel import LogMel
 from smidgen.numerics.log_mel import LogMelTables, log_mel_tables, scaling
@@ -33,25 +33,9 @@ def step_comment(roles: Roles) -> str:
     )
 
 
-def copied(label: Value, place: str) -> str:
-    """The label, as a step is handed it, to its place."""
-    if label.type.dtype == "int32":
-        return f"    *{place} = label;\n"
-    given = {"float32": "target", "uint8": "labels"}[label.type.dtype]
-    return f"    for (int32_t i = 0; i < {label.type.size}; i++) {place}[i] = {given}[i];\n"
-
-
-def choice(graph: Graph) -> str:
-    """Return how a prediction is made from the scores."""
-    if _says_yes(graph):
-        return "    best = scores[0] > 0;\n"
-    count = graph.scores.type.size
-    return f"    for (int i = 1; i < {count}; i++)\n        if (scores[i] > scores[best]) best = i;\n"
-
-
 def predicts(graph: Graph) -> str:
     """Return the header's comment on a prediction."""
-    if _says_yes(graph):
+    if says_yes(graph):
         return _comment("Run, and give 1 where the logit is above 0, else 0.")
     holds = loss_of(graph).output.format(classes=graph.scores.type.shape[-1])
     return _comment(f"{LARGEST} Output {graph.outputs.index(graph.scores)} holds {holds}." if holds else LARGEST)
@@ -74,7 +58,7 @@ def label_facts(graph: Graph, prefix: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _says_yes(graph: Graph) -> bool:
+def says_yes(graph: Graph) -> bool:
     """Return whether a program has one output, which means yes or no."""
     return loss_of(graph).sigmoid and graph.scores.type.size == 1
 
@@ -96,7 +80,7 @@ def _label_sentence(roles: Roles) -> str:
 
 
 def _skipped(roles: Roles) -> str:
-    """Which steps learn nothing, in a sentence; nothing where all of them learn."""
+    """Return a sentence on which steps learn nothing; nothing where all of them learn."""
     below = f"{roles.skip_below:.6g}"
     return f" A step whose loss is below {below} ends there, and changes nothing." if roles.skip_below else ""
 
@@ -130,7 +114,7 @@ class AudioFrontEnd:
         return 2 * self.spec.window + self.type.size + 4 * self.spec.size + PLACES
 
     def fields(self, streamed: bool) -> dict[str, object]:
-        """The fields of its templates."""
+        """Return the fields of its templates."""
         spec, shape, prefix = self.spec, self.type.shape, self.prefix
         rows, row = spec.rows(shape)
         copies = f"for (int i = 0; i < {rows}; i++) {prefix}_audio_row(0, (int8_t *){prefix}_input(0) + i * {row}, i);"
@@ -171,7 +155,7 @@ HEAD, SLOTS, WIDEST = 48, 256, 8  # of smidgen_replay.h: bytes of a head, slots 
 
 
 def ring_header(graph: Graph, latent: tuple[int, ...], prefix: str) -> dict[str, str]:
-    """The header by which a program learns from a ring, by its name; nothing for one whose latent has no parts."""
+    """Return the header by which a program learns from a ring, by its name; nothing without a latent."""
     if not latent:
         return {}
     fields: dict[str, object] = {
@@ -204,7 +188,7 @@ def kept_examples(flash_bytes: int, latent_bytes: int, sector: int = 4096, unit:
 
 
 def least_flash(latent_bytes: int, sector: int = 4096, unit: int = 256) -> int:
-    """The least flash that keeps an example."""
+    """Return the least flash that keeps an example."""
     return 2 * -(-_slot(latent_bytes, unit) // sector) * sector
 
 

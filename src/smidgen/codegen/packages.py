@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
 
 from smidgen.codegen.entries import ring_header
-from smidgen.codegen.generating import Sources
 from smidgen.codegen.project import link_files, link_header, listed, project_fields, serves, store_files
 from smidgen.codegen.runtime import RUNTIME, is_source, render
+from smidgen.codegen.sources import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 
@@ -28,17 +27,7 @@ FLAGS = "smidgen_flags.h"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of files in a pack, so that the same program gives the same bytes
 
 
-class Core(Protocol):
-    """The core that a package's kernels are for."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def isa(self) -> str: ...
-
-
-class Kind(StrEnum):
+class PackageKind(StrEnum):
     """Ecosystems that a program can be packaged for."""
 
     arduino = "arduino"
@@ -49,23 +38,24 @@ class Kind(StrEnum):
     cmake = "cmake"
 
 
-FLAGGED = (Kind.arduino, Kind.cmsis_pack)  # whose sources bring the compiler's flags, because the package cannot
-ISAS = {Kind.esp_idf: ("riscv",), Kind.cmsis_pack: ("thumb",)}  # instruction sets, where tools build for some only
+FLAGGED = (PackageKind.arduino, PackageKind.cmsis_pack)  # whose sources bring the flags: the package cannot
+ISAS = {PackageKind.esp_idf: ("riscv",), PackageKind.cmsis_pack: ("thumb",)}  # where tools build for some only
 
 
 def package_files(
-    kind: Kind, graph: Graph, sources: Sources, arena_bytes: int, core: Core | None
+    kind: PackageKind, graph: Graph, sources: Sources, arena_bytes: int, core: tuple[str, str] | None
 ) -> dict[str, str | bytes]:
-    """Return a package by path. `core` is that of its kernels, None where they are for any."""
+    """Return a package by path. `core` is the title and instruction set of its kernels' core, None for any."""
     if not serves(graph):
         raise InputError(
             f"{graph.name} takes {len(graph.prediction_inputs)} inputs, and the example of a package is shown one over "
             "a byte stream; leave out --export for a project without that"
         )
-    if core and core.isa not in ISAS.get(kind, (core.isa,)):
-        raise InputError(f"{kind} builds for no {core.title}; compile for the host, whose kernels are for any core")
+    title, isa = core or ("", "")
+    if core and isa not in ISAS.get(kind, (isa,)):
+        raise InputError(f"{kind} builds for no {title}; compile for the host, whose kernels are for any core")
     code = dict(_code(graph, sources, kind in FLAGGED))
-    about = {**project_fields(graph, sources, arena_bytes), **_about(graph, sources, core, code, arena_bytes)}
+    about = {**project_fields(graph, sources, arena_bytes), **_about(graph, sources, title, code, arena_bytes)}
     about["how"] = render(f"how/{kind}.md", **about)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in code.items()}
     place = RUNTIME / "project" / "packages" / kind
@@ -75,7 +65,7 @@ def package_files(
     files |= {"LICENSE": _filled("LICENSE", about), "README.md": _filled("README.md", about)}
     if sources.learns:
         files |= {f"extras/{path}": text for path, text in store_files().items() if path.startswith("flash/")}
-    return listed({**files, str(about["pack_name"]): _zipped(files)} if kind is Kind.cmsis_pack else files)
+    return listed({**files, str(about["pack_name"]): _zipped(files)} if kind is PackageKind.cmsis_pack else files)
 
 
 def _filled(template: str, fields: Mapping[str, object]) -> str:
@@ -94,22 +84,22 @@ def _code(graph: Graph, sources: Sources, flags: bool) -> Iterator[tuple[str, st
         yield FLAGS, _filled("flags.h", {})
 
 
-def _about(graph: Graph, sources: Sources, core: Core | None, code: Mapping[str, str], sram: int) -> dict[str, object]:
+def _about(graph: Graph, sources: Sources, title: str, code: Mapping[str, str], sram: int) -> dict[str, object]:
     """Return the description of a package, as fields of its templates; `sram` is the arena's."""
     name = re.sub(r"[^\w.-]", "_", graph.name, flags=re.ASCII)
     component = f"smidgen_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}"
-    learns, prefix, title = sources.learns, sources.prefix, core.title if core else ""
+    learns, prefix = sources.learns, sources.prefix
     compiled = sorted(file for file in code if is_source(file))
     return {
         "name": name, "component": component, "CONFIG": component.upper(), "version": version("smidgen"),
         "sentence": f"{name} in plain C, {'a network that learns on the device' if learns else 'a quantized network'}",
         "paragraph": f"Compiled by Smidgen for {title or 'any core'}, without operating system, heap or libraries.",
-        "core_text": f"; its kernels are for a {title}" if core else "", "architectures": "*",
+        "core_text": f"; its kernels are for a {title}" if title else "", "architectures": "*",
         "verb": "train" if learns else "test", "kept": _filled("kept.c", {"prefix": prefix}) if learns else "",
         "ram_kib": -(-(sram + sources.state_bytes) // KIB) + STACK_KIB,
         "stack_bytes": STACK_KIB * KIB,
         "flash_kib": -(-sources.constant_bytes // KIB) + CODE_KIB,
-        "pack_name": f"Smidgen.{component}.{version('smidgen')}.pack", "idf_target": "esp32c3" if core else "esp32s3",
+        "pack_name": f"Smidgen.{component}.{version('smidgen')}.pack", "idf_target": "esp32c3" if title else "esp32s3",
         "languages": "C ASM" if any(file.endswith(".S") for file in compiled) else "C",
         "assembly": " src/*.S" if any(file.endswith(".S") for file in compiled) else "",
         "title": title, "compiled": compiled,
@@ -117,7 +107,7 @@ def _about(graph: Graph, sources: Sources, core: Core | None, code: Mapping[str,
 
 
 def _zipped(files: Mapping[str, str | bytes]) -> bytes:
-    """The files as a pack, which is a zip archive."""
+    """Return the files as a pack, which is a zip archive."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in sorted(files.items()):

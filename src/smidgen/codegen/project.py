@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from smidgen.codegen.entries import label_facts, replay_usage, ring_header
-from smidgen.codegen.generating import Sources, audio_usage, interface
+from smidgen.codegen.entries import replay_usage, ring_header
 from smidgen.codegen.runtime import RUNTIME, render
+from smidgen.codegen.sources import Sources, audio_usage, interface
 from smidgen.codegen.spelling import fingerprint_words
 from smidgen.data.files import made_folder
 from smidgen.errors import InputError
@@ -27,40 +27,30 @@ def serves(graph: Graph) -> bool:
 
 
 def link_files() -> dict[str, str]:
-    """The frames in C, the same for every program, by name."""
+    """Return the frames in C, the same for every program, by name."""
     return {path.name: path.read_text() for path in sorted(LINK.iterdir()) if path.suffix in (".c", ".h")}
 
 
 def link_header(graph: Graph, sources: Sources) -> dict[str, str]:
-    """The program's own header, by its name; nothing for a program that takes more than an image."""
+    """Return the program's own header, by its name; nothing for a program that takes more than an image."""
     if not serves(graph):
         return {}
-    image, prefix = graph.image.type, sources.prefix
-    fields: dict[str, object] = {
-        "name": re.sub(r"[^\w.-]", "_", graph.name), "prefix": prefix, "PREFIX": prefix.upper(),
-        "learns": int(sources.learns), "replays": int(bool(sources.latent)),
-        "streamed": int(sources.streamed_input), "image_bytes": image.bytes,
-        "row_bytes": image.bytes // image.shape[1] if sources.streamed_input else 0,
-        "fingerprint": fingerprint_words(graph),
+    fields = {
+        **interface(graph, sources), "name": re.sub(r"[^\w.-]", "_", graph.name), "image_bytes": graph.image.type.bytes,
+        "fingerprint": fingerprint_words(graph), "variables": len(graph.variables),
         "output_bytes": ", ".join(str(v.type.bytes) for v in graph.outputs),
-        "variables": len(graph.variables), "label": label_facts(graph, prefix),
     }  # fmt: skip
-    return {f"{prefix}_link.h": render("link.h", **fields)}
+    return {f"{sources.prefix}_link.h": render("link.h", **fields)}
 
 
 STORE = RUNTIME / "store"
 SECTOR_BYTES = 4096  # of the flash of an emulated board, which takes words
 HEAD, SAVE = 64, 96  # bytes, no less than the store takes at the head of a sector, and of a save beside the state
-# Where the linker puts what is kept.
-KEPT = """
-    /* What was learned: the last sectors of flash. The linker leaves them out where nothing is kept. */
-    .kept ORIGIN(FLASH) + LENGTH(FLASH) - {} (NOLOAD) : {{ *(.kept) }}
-"""
 SPARE = 2  # sectors beyond those of two states: that many may wear out
 
 
 def store_files() -> dict[str, str]:
-    """The store in C and drivers for chips, by path in a project; the same for every program.
+    """Return the store in C and drivers for chips, by path in a project; the same for every program.
 
     A linker drops the store where nobody calls it. No project compiles a driver by itself: its user chooses one.
     """
@@ -70,14 +60,14 @@ def store_files() -> dict[str, str]:
 
 
 def kept_sectors(state_bytes: int) -> int:
-    """The sectors of an emulated board's flash in which a state is kept: room for two, and some to wear out."""
+    """Return the sectors of an emulated board's flash in which a state is kept: room for two, and some to wear out."""
     return 2 * -(-(state_bytes + SAVE) // (SECTOR_BYTES - HEAD)) + SPARE
 
 
 def kept_fields(sources: Sources) -> dict[str, object]:
     """Return where a board's flash keeps the program's state, as template fields; empty where nothing is learned."""
     if not sources.learns:
-        return {"kept": "", "kept_words": "", "kept_usage": ""}
+        return {"kept_bytes": 0, "kept_words": "", "kept_usage": ""}
     count = kept_sectors(sources.state_bytes)
     ring = sources.replay_bytes // SECTOR_BYTES
     size = (count + ring) * SECTOR_BYTES
@@ -87,7 +77,7 @@ def kept_fields(sources: Sources) -> dict[str, object]:
     }  # fmt: skip
     words = "; `keep.h` and `flash.c` are where what was learned is kept"
     usage = render("board/kept_usage.md", **fields)
-    return {**fields, "kept": KEPT.format(size), "kept_words": words, "kept_usage": usage}
+    return {**fields, "kept_bytes": size, "kept_words": words, "kept_usage": usage}
 
 
 LISTING = ".smidgen"  # the file that names all others of a project: by it a folder of ours is known
@@ -98,7 +88,7 @@ Content = TypeVar("Content", bound=str | bytes)
 
 
 def listed(files: Mapping[str, Content]) -> dict[str, Content | str]:
-    """The same files, and one that names them."""
+    """Return the same files, and one that names them."""
     return {**files, LISTING: HEADING + "".join(f"{name}\n" for name in sorted(files))}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,14 +20,15 @@ _SYMBOL = re.compile(r"\bsmg_\w+\b")
 
 
 def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -> tuple[Path, ...]:
-    """The kernel files that define the symbols, those these call in turn, and every header they include.
+    """Return the kernel files that define the symbols, those these call in turn, and every header they include.
 
     A file of a later folder takes the place of the one of its name in an earlier.
     """
     places = (RUNTIME, *(RUNTIME / folder for folder in folders))
     chosen = {p.name: p for place in places for p in sorted(place.iterdir()) if p.suffix in (*SOURCES, *HEADERS)}
     texts = {path: path.read_text() for path in chosen.values()}
-    home = {symbol: path for path, text in texts.items() if is_source(path) for symbol in _defined(text)}
+    home = {symbol: path for path, text in texts.items() if is_source(path)
+            for pair in _DEFINED.findall(text) for symbol in pair if symbol}  # fmt: skip
     needed: set[Path] = set()
     pending = [chosen["smidgen.h"], *(home[symbol] for symbol in symbols)]
     while pending:
@@ -44,11 +45,6 @@ def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -
 def is_source(path: Path | str) -> bool:
     """Return whether a file is compiled, as C or assembly, not included."""
     return Path(path).suffix in SOURCES
-
-
-def _defined(text: str) -> Iterator[str]:
-    """The functions a file defines for others: in C, or in assembly."""
-    return (in_c or in_assembly for in_c, in_assembly in _DEFINED.findall(text))
 
 
 def render(template: str, **fields: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -18,7 +18,7 @@ _PLAIN = frozenset(map(chr, range(ord(" "), ord("~") + 1))) - {'"', "\\", "?"}
 
 
 def identifiers(graph: Graph) -> dict[Value, str]:
-    """A C name for each value: dots become '_', and what would then meet is numbered."""
+    """Return a C name for each value: dots become '_', and what would then meet is numbered."""
     names: dict[Value, str] = {}
     values = (*graph.inputs, *graph.constants, *graph.state, *(v for node in graph.nodes for v in node.outs))
     taken: set[str] = set()
@@ -33,17 +33,8 @@ def identifiers(graph: Graph) -> dict[Value, str]:
     return names
 
 
-def defines(stem: str, type: Type) -> Iterator[str]:
-    yield f"#define {stem}_SHAPE {{{', '.join(map(str, type.shape))}}}"
-    yield f"#define {stem}_SIZE {type.size}"
-    yield f"#define {stem}_BYTES {type.bytes}"
-    if type.q is not None and type.q.axis is None:
-        yield f"#define {stem}_SCALE {literal(type.scale, 'float32')}"
-        yield f"#define {stem}_ZERO ({type.zero})"
-
-
 def literal(x: float, dtype: str) -> str:
-    """A number as C spells it: nine digits bring a float32 back exactly, seventeen a float64."""
+    """Return a number as C spells it: nine digits bring a float32 back exactly, seventeen a float64."""
     if not dtype.startswith("float"):
         return str(x)
     if not np.isfinite(x):
@@ -54,12 +45,12 @@ def literal(x: float, dtype: str) -> str:
 
 
 def whole(number: int) -> str:
-    """A number of 32 bits; C knows the least of them only as a difference."""
+    """Return a number of 32 bits; C knows the least of them only as a difference."""
     return str(number) if number > -(1 << 31) else f"{number + 1} - 1"
 
 
 def text_literal(text: str) -> str:
-    """A text as C spells its UTF-8: plain characters as they are, all others by their octal number.
+    """Return a text as C spells its UTF-8: plain characters as they are, all others by their octal number.
 
     Three digits end an octal number whatever follows, and a question mark begins no trigraph where it is escaped.
     """
@@ -68,13 +59,13 @@ def text_literal(text: str) -> str:
 
 
 def fingerprint_words(graph: Graph) -> str:
-    """The first 64 bits of a graph's fingerprint, as two words of C."""
+    """Return the first 64 bits of a graph's fingerprint, as two words of C."""
     digits = fingerprint(graph)
     return f"0x{digits[:8]}u, 0x{digits[8:16]}u"
 
 
 def wrapped(head: str, fields: list[str]) -> list[str]:
-    """Fields in lines of at most about a hundred columns."""
+    """Break fields into lines of at most about a hundred columns."""
     lines = [head]
     for index, field in enumerate(fields, 1):
         if len(lines) == 1 or len(lines[-1]) + len(field) > 100:
@@ -92,16 +83,6 @@ def comment(node: Node, graph: Graph) -> str:
 
 
 def _dimensions(type: Type) -> str:
-    """The shape in words, without the batch of one."""
+    """Return the shape in words, without the batch of one."""
     shape = type.shape[1:] if len(type.shape) > 1 and type.shape[0] == 1 else type.shape
     return "x".join(map(str, shape)) or "1"
-
-
-def class_definition(classes: tuple[str, ...], prefix: str) -> str:
-    """The array itself, checked against its declaration by the header."""
-    names = ",\n    ".join(map(text_literal, classes))
-    return f'#include "{prefix}.h"\n\nconst char *const {_array(prefix)} = {{\n    {names}}};'
-
-
-def _array(prefix: str) -> str:
-    return f"{prefix}_class_names[{prefix.upper()}_CLASSES]"

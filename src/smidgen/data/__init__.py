@@ -4,21 +4,9 @@ from smidgen.data.images import Augment, centre
 from smidgen.data.inputs import as_input, examples
 from smidgen.data.load import load_data, load_images, load_labelled
 from smidgen.data.pixels import PixelEncoding, from_pixels, pixel_encoding
-from smidgen.data.samples import Data, DataError, Labelled, Samples
+from smidgen.data.samples import Data, DataError, Samples
 
 __all__ = [
-    "Augment",
-    "Data",
-    "DataError",
-    "Labelled",
-    "PixelEncoding",
-    "Samples",
-    "as_input",
-    "centre",
-    "examples",
-    "from_pixels",
-    "load_data",
-    "load_images",
-    "load_labelled",
-    "pixel_encoding",
-]
+    "Augment", "Data", "DataError", "PixelEncoding", "Samples", "as_input", "centre", "examples", "from_pixels",
+    "load_data", "load_images", "load_labelled", "pixel_encoding",
+]  # fmt: skip

@@ -120,19 +120,15 @@ def _labelled(images: tuple[Array, ...], y: Array | None, where: str, budget: Bu
         if int(y.min()) < 0:
             raise DataError(f"{where} has a label of {int(y.min())}; labels count from 0")
         return Samples(images, tuple(int(label) for label in y.ravel()))
-    if y.ndim == 3:
-        budget.take(f"{where} as maps", y.size)
-        return Samples(images, unknown, _maps(y, where))
-    return Samples(images, unknown, tuple(_float32(y, where, budget).reshape(count, -1)))
-
-
-def _maps(y: Array, where: str) -> tuple[Array, ...]:
-    if y.dtype.kind == "f" or int(y.min()) < 0 or int(y.max()) > LARGEST:
+    if y.ndim < 3:
+        return Samples(images, unknown, tuple(_float32(y, where, budget).reshape(count, -1)))
+    budget.take(f"{where} as maps", y.size)
+    if not whole or int(y.min()) < 0 or int(y.max()) > LARGEST:
         raise DataError(
             f"{where} is {y.dtype}{list(y.shape)} of {y.min()} to {y.max()}; maps hold the class of each cell as an "
             f"integer, 0 to {LARGEST}"
         )
-    return tuple(y.astype(np.uint8))
+    return Samples(images, unknown, tuple(y.astype(np.uint8)))
 
 
 def _float32(numbers: Array, where: str, budget: Budget) -> Array:

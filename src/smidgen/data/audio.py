@@ -75,8 +75,8 @@ def _decode(data: bytes, name: str, budget: Budget) -> Array:
     budget.check(f"{name}, {count:,} samples of {channels} channels,", WORKING * (count * channels + made))
     numbers = _numbers(body[: count * width], kind, bits).reshape(count, channels)
     mixed = (2 * numbers.sum(axis=1) + channels) // (2 * channels)
-    samples = np.clip(_narrowed(mixed, bits), -(2**15), 2**15 - 1).astype(np.int16)
-    return resample(samples, rate, RATE)
+    rounded = mixed << (16 - bits) if bits <= 16 else (mixed + (1 << (bits - 17))) >> (bits - 16)  # to 16 bits
+    return resample(np.clip(rounded, -(2**15), 2**15 - 1).astype(np.int16), rate, RATE)
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes]:
@@ -126,14 +126,6 @@ def _numbers(body: bytes, kind: int, bits: int) -> Array:
         whole = octets[:, 0] | octets[:, 1] << 8 | octets[:, 2] << 16
         return whole - ((whole & 0x800000) << 1)
     return np.frombuffer(body, f"<i{bits // 8}").astype(np.int64)
-
-
-def _narrowed(numbers: Array, bits: int) -> Array:
-    """Return numbers of `bits` bits as numbers of 16, rounded."""
-    if bits <= 16:
-        return numbers << (16 - bits)
-    half = 1 << (bits - 17)
-    return (numbers + half) >> (bits - 16)
 
 
 def phases(rate: int, wanted: int) -> int:

@@ -10,7 +10,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -144,7 +144,10 @@ def parse_npy(data: bytes, where: str, rank: int = MAX_RANK) -> Array:
         raise ImportModelError(f"{where} has a .npy header that cannot be read")
     descr, fortran, dims = header.groups()
     shape = tuple(int(d) for d in dims.split(",") if d.strip())
-    dtype = _npy_dtype(descr, where)
+    text = _NPY_TEXT.fullmatch(descr)
+    if descr not in _NPY_DTYPES and not (text and 0 < int(text[1]) <= MAX_BYTES // 4):
+        raise ImportModelError(f"{where} holds elements of type '{descr}'; only numbers and text can be read")
+    dtype: np.dtype[Any] = np.dtype(descr)
     expected, found = math.prod(shape) * dtype.itemsize, len(data) - end
     if len(shape) > rank:
         raise ImportModelError(f"{where} declares {len(shape)} dimensions; up to {rank} are read")
@@ -159,13 +162,6 @@ def parse_npy(data: bytes, where: str, rank: int = MAX_RANK) -> Array:
 def _is_unicode(points: Array) -> bool:
     """Return whether all code points are characters: none beyond the last, none that is half of a pair."""
     return not bool(((points > LAST_POINT) | ((points >= SURROGATES[0]) & (points < SURROGATES[1]))).any())
-
-
-def _npy_dtype(descr: str, where: str) -> np.dtype[Any]:
-    text = _NPY_TEXT.fullmatch(descr)
-    if descr not in _NPY_DTYPES and not (text and 0 < int(text[1]) <= MAX_BYTES // 4):
-        raise ImportModelError(f"{where} holds elements of type '{descr}'; only numbers and text can be read")
-    return np.dtype(descr)
 
 
 def read_npz(path: Path, budget: Budget) -> dict[str, Array]:
@@ -286,21 +282,24 @@ class Tree:
         return DataError(f"{source} in {self.where} {what}; {self.way_out()}")
 
 
-def folder_tree(path: Path, budget: Budget) -> Tree:
-    """Return the files below a folder."""
-    found = sorted(p for p in path.rglob("*") if p.is_file())
-    return Tree(str(path), {p.relative_to(path).as_posix(): partial(whole_file, p, budget) for p in found}, budget)
+def open_tree(path: Path, budget: Budget, stack: ExitStack) -> Tree:
+    """Return the files of a folder, a single file, or the members of an archive, open while the stack is."""
+    files: dict[str, Callable[[], bytes]]
+    if path.suffix.lower() == ".zip" and not path.is_dir():
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        members = by_name(
+            (m for m in archive.infolist() if m.filename and not m.filename.endswith("/")), str(path), budget
+        )
+        files = {name: partial(_member, archive, member, budget) for name, member in members.items()}
+    else:
+        found = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        names = (p.relative_to(path).as_posix() if path.is_dir() else p.name for p in found)
+        files = {name: sample_file(p, budget).read for name, p in zip(names, found, strict=True)}
+    return Tree(str(path), files, budget)
 
 
-def zip_tree(path: Path, archive: zipfile.ZipFile, budget: Budget) -> Tree:
-    """Return the members of an archive."""
-    files = (m for m in archive.infolist() if m.filename and not m.filename.endswith("/"))
-    members = by_name(files, str(path), budget)
-
-    def read(member: zipfile.ZipInfo) -> bytes:
-        return unpack(archive, member, budget.copy())
-
-    return Tree(str(path), {name: partial(read, member) for name, member in members.items()}, budget)
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:
+    return unpack(archive, member, budget.copy())
 
 
 def ends(name: str, suffixes: tuple[str, ...]) -> bool:
@@ -309,7 +308,26 @@ def ends(name: str, suffixes: tuple[str, ...]) -> bool:
     return last.lower().endswith(suffixes) and not last.startswith(".")
 
 
-def whole_file(path: Path, budget: Budget) -> bytes:
-    """Return a file's bytes, which count only while they are in use."""
-    budget.check(str(path), path.stat().st_size)
-    return path.read_bytes()
+def sample_file(path: Path, budget: Budget, name: str = "") -> SampleFile:
+    """Return a file with a sample, by its own name unless another is given; its bytes count only while in use."""
+
+    def read() -> bytes:
+        budget.check(str(path), path.stat().st_size)
+        return path.read_bytes()
+
+    return SampleFile(name or path.name, read)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with a file that is read into a DataError of one sentence."""
+    try:
+        yield
+    except ImportModelError as error:
+        raise DataError(str(error)) from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except CORRUPT_ZIP as error:
+        if path.is_dir() or path.suffix.lower() not in (".zip", ".npz"):
+            raise
+        raise DataError(f"{path} is not a complete archive: {first_line(error)}") from None

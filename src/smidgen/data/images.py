@@ -60,8 +60,7 @@ def _check_sizes(files: Sequence[SampleFile], budget: Budget, side: int) -> None
 
 def _decode(file: SampleFile, budget: Budget, side: int) -> Array:
     """Return an image, or its box, as uint8 [height, width, 1 or 3], upright, reduced to the short side."""
-    with opened(file) as image:
-        budget.check(f"{file.name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
+    with opened(file, budget) as image:
         part = image if file.box is None else image.crop(_inside(file, image, file.box))
         part = ImageOps.exif_transpose(part)
         part = part.convert("L" if part.mode in GRAY else "RGB")
@@ -71,14 +70,16 @@ def _decode(file: SampleFile, budget: Budget, side: int) -> Array:
 
 
 @contextmanager
-def opened(file: SampleFile) -> Iterator[Image.Image]:
-    """Open an image before its pixels are read; failures become one sentence."""
+def opened(file: SampleFile, budget: Budget | None = None) -> Iterator[Image.Image]:
+    """Open an image before its pixels are read, for which the budget must have room; failures become one sentence."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             image = Image.open(io.BytesIO(file.read()))
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"{file.name} has {image.width}×{image.height} pixels, too many; reduce it")
+            if budget is not None:
+                budget.check(f"{file.name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
             yield image
     except DataError:
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -13,38 +12,24 @@ from smidgen.data.arrays import as_samples, read_arrays, read_x
 from smidgen.data.audio import SUFFIXES as AUDIO_SUFFIXES
 from smidgen.data.audio import read_audio
 from smidgen.data.files import (
-    CORRUPT_ZIP,
     MEMORY,
     PACKED,
     Budget,
     SampleFile,
     Tree,
-    ends,
-    first_line,
-    folder_tree,
+    open_tree,
     parse_npy,
     read_whole,
-    whole_file,
-    zip_tree,
+    reading,
+    sample_file,
 )
 from smidgen.data.images import SHORT_SIDE, read_images
 from smidgen.data.images import SUFFIXES as IMAGE_SUFFIXES
 from smidgen.data.inputs import fits, kind_of
 from smidgen.data.layouts import Listing, recognize
 from smidgen.data.layouts.cifar import SAMPLE, read_sample
-from smidgen.data.samples import (
-    MAX_CLASSES,
-    Data,
-    DataError,
-    Given,
-    Labelled,
-    Samples,
-    evenly,
-    hold_out,
-    sorted_labels,
-)
+from smidgen.data.samples import MAX_CLASSES, Data, DataError, Given, Samples, evenly, hold_out, sorted_labels
 from smidgen.data.tables import NONE, SUFFIX, read_recordings, read_table
-from smidgen.errors import ImportModelError
 from smidgen.ir import Array, Type
 
 SPLITS = ("train", "test")
@@ -116,7 +101,7 @@ def load_images(source: str | Path, most: int, memory: int = MEMORY, label: str 
         return kind.read(evenly(learned or files, most), budget, SHORT_SIDE)
 
 
-def load_labelled(source: str | Path, most: int, memory: int = MEMORY, label: str | None = None) -> Labelled | None:
+def load_labelled(source: str | Path, most: int, memory: int = MEMORY, label: str | None = None) -> Given | None:
     """Read at most `most` samples with their classes, evenly from those to test with; None if they have no classes.
 
     It reads what `load_data` reads. If there are no samples to test with, it takes those to learn from.
@@ -130,7 +115,7 @@ def load_labelled(source: str | Path, most: int, memory: int = MEMORY, label: st
         if listed is None or len(listed.classes) < 2:
             return None
         files, labels = zip(*evenly(listed.test or listed.train, most), strict=True)
-        return Labelled(listed.classes, Samples(kind.read(files, budget, SHORT_SIDE), labels))
+        return Given(listed.classes, Samples(kind.read(files, budget, SHORT_SIDE), labels))
 
 
 def kind_of_files(tree: Tree) -> FileKind:
@@ -157,17 +142,6 @@ def list_by_label(tree: Tree, kind: FileKind) -> Listing | None:
     return Listing(classes, *(tuple((file, number[file.label]) for file in group) for group in groups))
 
 
-def check_listed(name: str, kind: FileKind, listed: Listing) -> None:
-    """Raise DataError if files are divided into train/ and test/ and one of them lacks some."""
-    divided = any(len(file.parts) > 2 and file.parts[-3] in SPLITS for file, _ in (*listed.train, *listed.test))
-    for split, group in zip(SPLITS, (listed.train, listed.test), strict=True):
-        if divided and not group:
-            raise DataError(f"{name} holds no {kind.called} in {split}/; {kind.layout}")
-    unlearned = {file.label for file, _ in listed.test} - {file.label for file, _ in listed.train}
-    if divided and unlearned:
-        raise DataError(f"{name} has test {kind.called} of label {min(unlearned)!r} but none in train/")
-
-
 def _in_label_folders(files: list[SampleFile]) -> list[SampleFile]:
     """Return the files that lie in a folder of their label, below folders all of them share."""
     depth = max((len(file.parts) for file in files), default=0)
@@ -182,7 +156,12 @@ def _files_by_label(tree: Tree) -> tuple[FileKind, Listing]:
         count = len(tree.ending(kind.suffixes))
         found = f"{count} {kind.called}, none in a folder by its label" if count else f"no {kind.called}"
         raise DataError(f"{tree.where} holds {found}; {_packed(tree) or kind.layout}")
-    check_listed(tree.where, kind, listed)
+    if any(len(file.parts) > 2 and file.parts[-3] in SPLITS for file, _ in (*listed.train, *listed.test)):
+        for split, group in zip(SPLITS, (listed.train, listed.test), strict=True):
+            if not group:
+                raise DataError(f"{tree.where} holds no {kind.called} in {split}/; {kind.layout}")
+        if unlearned := {file.label for file, _ in listed.test} - {file.label for file, _ in listed.train}:
+            raise DataError(f"{tree.where} has test {kind.called} of label {min(unlearned)!r} but none in train/")
     return kind, listed
 
 
@@ -201,72 +180,42 @@ def _opened(
     become one sentence.
     """
     if source == SAMPLE:
-        yield _given(read_sample())
+        yield read_sample().given
         return
-    path = Path(source)
-    _check_source(source)
-    suffix = _suffix(path)
-    with _in_one_sentence(path), ExitStack() as stack:
+    path, suffix = Path(source), _check_source(source)
+    with reading(path), ExitStack() as stack:
         if suffix in ARRAYS:
             held: Given | Tree = read_arrays(path, budget) if labelled else Given((), read_x(path, budget))
         elif suffix == SUFFIX:
-            held = read_table([SampleFile(str(path), partial(whole_file, path, budget))], budget, label)
+            held = read_table([sample_file(path, budget, str(path))], budget, label)
         else:
-            held = _tree(path, budget, stack)
+            held = open_tree(path, budget, stack)
             if all(name in held for name in TABLES):
                 held = read_table([held.file(name) for name in TABLES], budget, label)
         if label is not None and not (isinstance(held, Given) and suffix not in ARRAYS):
             raise DataError(f"{path} is no table, so column {label[:40]!r} cannot be chosen; leave --label out")
         if isinstance(held, Tree) and (found := recognize(held)):
             listed = found[0].read(found[1])
-            yield _given(listed) if isinstance(listed, Data) else listed
+            yield listed.given if isinstance(listed, Data) else listed
         else:
             yield held
 
 
-def _given(data: Data) -> Given:
-    return Given(data.classes, data.train, data.test)
-
-
-def _check_source(source: str | Path) -> None:
-    """Raise DataError unless a path leads to a kind of file that can be read."""
+def _check_source(source: str | Path) -> str:
+    """Return the suffix of a file that can be read, empty for a folder; raise DataError for anything else."""
     if source == "":  # as a path it would be the working folder
         raise DataError(f"no data are named; {SOURCES}")
     path = Path(source)
     if not path.exists():
         raise DataError(f"there is no {path}; {SOURCES}")
     if path.is_dir():
-        return
-    if path.name.lower().endswith(PACKED) and path.suffix.lower() != ZIP:
+        return ""
+    suffix = path.suffix.lower()
+    if path.name.lower().endswith(PACKED) and suffix != ZIP:
         raise DataError(f"{path} is packed in a way that is not read; unpack it, and give the folder")
-    if path.suffix.lower() not in (ZIP, SUFFIX, *ARRAYS):
+    if suffix not in (ZIP, SUFFIX, *ARRAYS):
         raise DataError(f"{path} is neither a folder nor a .zip, .npz, .npy or .csv file; {IMAGES.layout}")
-
-
-def _suffix(path: Path) -> str:
-    return "" if path.is_dir() else path.suffix.lower()
-
-
-def _tree(path: Path, budget: Budget, stack: ExitStack) -> Tree:
-    """Return the files of a folder, or of an archive, which stays open while the stack does."""
-    if path.is_dir():
-        return folder_tree(path, budget)
-    return zip_tree(path, stack.enter_context(zipfile.ZipFile(path)), budget)
-
-
-@contextmanager
-def _in_one_sentence(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with a file that is read into a DataError."""
-    try:
-        yield
-    except ImportModelError as error:
-        raise DataError(str(error)) from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
-    except CORRUPT_ZIP as error:
-        if _suffix(path) not in (ZIP, NPZ):
-            raise
-        raise DataError(f"{path} is not a complete archive: {first_line(error)}") from None
+    return suffix
 
 
 @dataclass(frozen=True)
@@ -290,36 +239,29 @@ def open_samples(
     if not str(source) or not path.exists():
         raise DataError(f"there is no {str(source) or 'file without a name'}; give {SHOWN}")
     with ExitStack() as stack:
-        with _in_one_sentence(path):
+        with reading(path):
             found = _shown(path, input, Budget(memory, DataError), label, stack)
         yield found
 
 
 def _shown(path: Path, input: Type, budget: Budget, label: str | None, stack: ExitStack) -> tuple[Shown, ...]:
-    suffix = _suffix(path)
+    suffix = "" if path.is_dir() else path.suffix.lower()
     if suffix in ARRAYS:
         return _rows(path.name, _array(path, input, budget))
     if suffix == SUFFIX:
         return _rows(path.name, _table(path, input, budget, label))
-    if path.is_dir() or suffix == ZIP:
-        tree = _tree(path, budget, stack)
-        kind = kind_of_files(tree)
-        return _files(path, tree.ending(kind.suffixes), kind, budget)
-    kinds = [kind for kind in KINDS if ends(path.name, kind.suffixes)]
-    if not kinds:
-        raise DataError(f"{path} is nothing that can be shown to a model; give {SHOWN}")
-    return _files(path, [SampleFile(path.name, partial(whole_file, path, budget))], kinds[0], budget)
-
-
-def _files(path: Path, files: Sequence[SampleFile], kind: FileKind, budget: Budget) -> tuple[Shown, ...]:
+    tree = open_tree(path, budget, stack)
+    kind = kind_of_files(tree)
+    files = sorted(tree.ending(kind.suffixes), key=lambda file: file.name)
     if not files:
-        raise DataError(f"{path} holds nothing that can be shown to a model; give {SHOWN}")
+        held = "holds" if suffix in ("", ZIP) else "is"
+        raise DataError(f"{path} {held} nothing that can be shown to a model; give {SHOWN}")
 
     def read(file: SampleFile) -> Array:
-        with _in_one_sentence(path):
+        with reading(path):
             return kind.read((file,), budget.copy(), SHORT_SIDE)[0]
 
-    return tuple(Shown(file.name, partial(read, file)) for file in sorted(files, key=lambda file: file.name))
+    return tuple(Shown(file.name, partial(read, file)) for file in files)
 
 
 def _rows(name: str, samples: Sequence[Array]) -> tuple[Shown, ...]:
@@ -339,7 +281,7 @@ def _array(path: Path, input: Type, budget: Budget) -> tuple[Array, ...]:
 
 def _table(path: Path, input: Type, budget: Budget, label: str | None) -> tuple[Array, ...]:
     """Return a table as one recording, or its rows: all columns if they fit the input, else those without labels."""
-    file = SampleFile(path.name, partial(whole_file, path, budget))
+    file = sample_file(path, budget)
     if label is None:
         with suppress(DataError):
             if fits((recording := read_recordings([file], budget.copy()))[0].shape, input.shape):

@@ -57,7 +57,7 @@ class Pending:
 
 
 def read_pickle(data: bytes, where: str) -> object:
-    """The one object a pickle (or an early torch.save file) holds, its arrays as `Pending`."""
+    """Return the one object a pickle (or an early torch.save file) holds, its arrays as `Pending`."""
     machine = _Machine(data, where)
     value = machine.load()
     if value == TORCH_MAGIC and type(value) is int:
@@ -91,7 +91,7 @@ class _Machine:
         return self.stack.pop()
 
     def next(self) -> str:
-        """The name of the next instruction, which must be one that data needs."""
+        """Return the name of the next instruction, which must be one that data needs."""
         self.instructions += 1
         if self.instructions > MAX_INSTRUCTIONS or len(self.stack) > MAX_STACK:
             raise self.refuse(

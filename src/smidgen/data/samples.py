@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -92,17 +93,20 @@ class Data:
     @property
     def names(self) -> tuple[str, ...]:
         """The classes by name; none where they are only numbers counted from 0, as in 0, 1 or 000, 001."""
-        numbers = all(name.isdecimal() and len(name) <= DIGITS for name in self.classes)
-        counted = numbers and [int(name) for name in self.classes] == list(range(len(self.classes)))
+        counted = _numbered(self.classes) and [int(name) for name in self.classes] == list(range(len(self.classes)))
         return () if counted else self.classes
 
     def arranged(self, classes: tuple[str, ...]) -> Data:
         """Return the data with its classes numbered as in `classes`, which has all of them."""
         numbers = [classes.index(name) for name in self.classes]
-        parts = (
-            replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in (self.train, self.test)
-        )
+        both = self.train, self.test
+        parts = (replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in both)
         return Data(self.name, classes, *parts)
+
+    @property
+    def given(self) -> Given:
+        """The same as the contents of a file."""
+        return Given(self.classes, self.train, self.test)
 
     def digest(self) -> str:
         """Return a fingerprint of every sample and label, by which a resumed run knows its data."""
@@ -112,14 +116,6 @@ class Data:
             for array in (*samples.images, *samples.targets):
                 hashed.update(array.tobytes())
         return hashed.hexdigest()
-
-
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """Samples to test with, and the classes by name that their labels count."""
-
-    classes: tuple[str, ...]
-    samples: Samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,20 +133,22 @@ class Given:
         train, test = hold_out(self.train.labels)
         return self.train.at(train), self.train.at(test)
 
-    def labelled(self, most: int) -> Labelled | None:
+    def labelled(self, most: int) -> Given | None:
         """Return at most `most` samples to test with, or to learn from if there are no others; None without classes."""
         if len(self.classes) < 2 or self.train.targets:
             return None
         train, test = self.divided()
-        return Labelled(self.classes, (test if len(test) else train).spread(most))
+        return Given(self.classes, (test if len(test) else train).spread(most))
 
 
 def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Return names of classes in order: by value if all are numbers."""
     names = set(labels)
-    if all(name.isdecimal() and len(name) <= DIGITS for name in names):
-        return tuple(sorted(names, key=lambda name: (int(name), name)))
-    return tuple(sorted(names))
+    return tuple(sorted(names, key=(lambda name: (int(name), name)) if _numbered(names) else None))
+
+
+def _numbered(names: Iterable[str]) -> bool:
+    return all(name.isdecimal() and len(name) <= DIGITS for name in names)
 
 
 def evenly(items: Sequence[Item], most: int) -> list[Item]:
@@ -161,11 +159,9 @@ def evenly(items: Sequence[Item], most: int) -> list[Item]:
 
 def hold_out(labels: Iterable[int]) -> tuple[list[int], list[int]]:
     """Return the places to learn from and those to test with: every fifth of each class, in order."""
-    train: list[int] = []
-    test: list[int] = []
-    seen: dict[int, int] = {}
+    train, test, seen = list[int](), list[int](), Counter[int]()
     for place, label in enumerate(labels):
-        seen[label] = seen.get(label, 0) + 1
+        seen[label] += 1
         (train if seen[label] % HELD_OUT else test).append(place)
     return train, test
 
@@ -196,9 +192,7 @@ def match_classes(
             f"the data has {len(classes)} classes, {model} scores {count}{unknown}; give data of the model's "
             "classes, or let the model learn those of the data first"
         )
-    note = ""
-    if named and known:
-        note = "the data names other classes than the model; they are matched in order"
+    note = "the data names other classes than the model; they are matched in order" if named and known else ""
     return Matched(tuple(range(count)), known if len(known) == count else classes, note)
 
 

@@ -34,6 +34,28 @@ class Row:
     where: str  # line and file, for errors
     cells: tuple[str, ...]
 
+    def check_width(self, width: int) -> None:
+        """Raise DataError unless there are as many cells as in the first line."""
+        if len(self.cells) != width:
+            raise DataError(
+                f"{self.where} has {len(self.cells):,} cells, the first line {width:,}; give all rows the same"
+            )
+
+    def cell(self, place: int, names: Sequence[str]) -> str:
+        """Return a cell, which may not be empty."""
+        if not self.cells[place]:
+            raise DataError(f"{self.where} has nothing in column {names[place][:40]!r}; fill it, or leave the row out")
+        return self.cells[place]
+
+    def number(self, place: int, names: Sequence[str]) -> float:
+        """Return the number in a cell."""
+        if not _is_number(cell := self.cell(place, names)):
+            raise DataError(
+                f"{self.where} has {cell[:40]!r} in column {names[place][:40]!r}, which is no finite number; correct "
+                "it, or leave the row out"
+            )
+        return float(cell)
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -92,32 +114,25 @@ def read_recordings(files: Sequence[SampleFile], budget: Budget, side: int = 0) 
     for file in files:
         found.append(_read_recording(file, budget))
         if found[-1].shape != found[0].shape:
-            raise DataError(
-                f"{file.name} holds {_size(found[-1])}, {files[0].name} {_size(found[0])}; cut recordings to one length"
-            )
+            here, first = (f"{len(one):,} rows of {one.shape[1]:,} numbers" for one in (found[-1], found[0]))
+            raise DataError(f"{file.name} holds {here}, {files[0].name} {first}; cut recordings to one length")
     return tuple(found)
-
-
-def _size(recording: Array) -> str:
-    return f"{len(recording):,} rows of {recording.shape[1]:,} numbers"
 
 
 def _read_recording(file: SampleFile, budget: Budget) -> Array:
     """Return the numbers of a file, below a line of names or without one."""
-    rows, numbers, read = _rows(file), array("f"), 0
-    names: tuple[str, ...] = ()
-    kept: tuple[int, ...] = ()
+    numbers, read, names, kept = array("f"), 0, tuple[str, ...](), tuple[int, ...]()
     budget.take(file.name, EACH)
-    for row in rows:
+    for row in _rows(file):
         if not names:
             head = not all(map(_is_number, row.cells))
             names = row.cells if head else tuple(str(place) for place in range(1, len(row.cells) + 1))
             kept = tuple(place for place, name in enumerate(names) if name.lower() not in TIMES)
             if head:
                 continue
-        _check_width(row, len(names))
+        row.check_width(len(names))
         budget.take(file.name, 4 * len(kept))
-        numbers.extend(_numbers(row, kept, names))
+        numbers.extend([row.number(place, names) for place in kept])
         read += 1
     if not numbers:
         raise DataError(f"{file.name} holds no numbers; leave it out")
@@ -133,13 +148,10 @@ def _read_rows(file: SampleFile, budget: Budget, label: str | None) -> Rows:
     names = table.columns.names
     size = EACH + 4 * len(table.columns.features) + EACH * len(table.columns.labels)
     for row in rows:
-        _check_width(row, len(names))
+        row.check_width(len(names))
         budget.take(file.name, size)
-        table.numbers.extend(_numbers(row, table.columns.features, names))
-        table.words.append(tuple(row.cells[place] for place in table.columns.labels))
-        for place in table.columns.labels:
-            if not row.cells[place]:
-                raise _missing(row, names[place])
+        table.numbers.extend([row.number(place, names) for place in table.columns.features])
+        table.words.append(tuple(row.cell(place, names) for place in table.columns.labels))
     if not table.words:
         raise DataError(f"{file.name} holds the names of {len(names)} columns and no rows; add some")
     return table
@@ -216,29 +228,6 @@ def _rows(file: SampleFile) -> Iterator[Row]:
             raise DataError(f"{where} cannot be cut into cells: {error}") from None
         if cells:
             yield Row(where, tuple(cell.strip() for cell in cells))
-
-
-def _check_width(row: Row, width: int) -> None:
-    if len(row.cells) != width:
-        raise DataError(f"{row.where} has {len(row.cells):,} cells, the first line {width:,}; give all rows the same")
-
-
-def _numbers(row: Row, places: Sequence[int], names: Sequence[str]) -> list[float]:
-    """Return the numbers of a row at these places."""
-    for place in places:
-        cell = row.cells[place]
-        if not cell:
-            raise _missing(row, names[place])
-        if not _is_number(cell):
-            raise DataError(
-                f"{row.where} has {cell[:40]!r} in column {names[place][:40]!r}, which is no finite number; correct "
-                "it, or leave the row out"
-            )
-    return [float(row.cells[place]) for place in places]
-
-
-def _missing(row: Row, name: str) -> DataError:
-    return DataError(f"{row.where} has nothing in column {name[:40]!r}; fill it, or leave the row out")
 
 
 def _is_number(cell: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from smidgen.data.files import MEMORY, write_whole
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends.native import read_smg, write_smg
-from smidgen.ir import Graph, Op
+from smidgen.ir import Graph
 from smidgen.ops import Gru, Lookup
 
 NO_TORCH = "needs PyTorch to be read, which is not installed; install smidgen[torch], or export the model to .onnx"
@@ -27,23 +27,18 @@ def _lazy(module: str, function: str) -> Callable[..., Any]:
     return call
 
 
-def _read_pt2(path: Path, memory: int) -> Graph:
+def _torch_reader(what: str) -> Any:
+    """Return the module that imports PyTorch, which nothing else needs."""
     try:
-        from smidgen.frontends.torch.reader import (
-            read_pt2,  # here, because it imports PyTorch, which nothing else needs
-        )
+        return import_module("smidgen.frontends.torch.reader")
     except ModuleNotFoundError:
-        raise ImportModelError(f"{path.name} {NO_TORCH}") from None
-    return read_pt2(path, memory)
+        raise ImportModelError(f"{what} {NO_TORCH}") from None
 
 
 def from_torch(module: Any, example: Any) -> Graph:
     """Return a `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
-    try:
-        from smidgen.frontends.torch import reader
-    except ModuleNotFoundError:
-        raise ImportModelError(f"{type(module).__name__} {NO_TORCH}") from None
-    return reader.from_torch(module, example)
+    graph: Graph = _torch_reader(type(module).__name__).from_torch(module, example)
+    return graph
 
 
 READERS: dict[str, Callable[..., Graph]] = {
@@ -52,13 +47,9 @@ READERS: dict[str, Callable[..., Graph]] = {
     ".npz": _lazy("smidgen.frontends.release", "read_release_npz"),
     ".pkl": _lazy("smidgen.frontends.release", "read_pkl"),
     ".onnx": _lazy("smidgen.frontends.onnx", "read_onnx"),
-    ".pt2": _read_pt2,
-    ".keras": _lazy("smidgen.frontends.keras", "read_keras"),
-    ".h5": _lazy("smidgen.frontends.keras", "read_keras"),
-    ".hdf5": _lazy("smidgen.frontends.keras", "read_keras"),
+    ".pt2": lambda path, memory: _torch_reader(path.name).read_pt2(path, memory),
+    **dict.fromkeys((".keras", ".h5", ".hdf5"), _lazy("smidgen.frontends.keras", "read_keras")),
 }
-
-
 WRITTEN: dict[str, Callable[[Graph], bytes]] = {
     ".tflite": _lazy("smidgen.frontends.tflite", "write_tflite"),
     ".onnx": _lazy("smidgen.frontends.onnx", "write_onnx"),
@@ -70,9 +61,7 @@ def check_writable(path: Path, plain: bool = False) -> None:
     """Raise InputError unless the suffix is of a kind of file that is written, in the form asked for."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(
-            f"{path} should end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, the formats that can be written"
-        )
+        raise InputError(f"{path} should end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, the formats written")
     if plain and suffix != ".onnx":
         raise InputError(f"{path}: only .onnx has a plain form, {suffix} has just one form; leave plain out")
 
@@ -90,11 +79,9 @@ def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
 
 def exchange_suffix(graph: Graph) -> str:
     """Return the suffix of the format for other tools: .tflite, or .onnx where TFLite lacks the model's functions."""
-    return ".onnx" if any(_beyond_tflite(node.op) for node in graph.nodes) else ".tflite"
-
-
-def _beyond_tflite(op: Op) -> bool:
-    return isinstance(op, Gru) or (isinstance(op, Lookup) and not op.tflite)
+    used = [node.op for node in graph.nodes]
+    beyond = any(isinstance(op, Gru) or (isinstance(op, Lookup) and not op.tflite) for op in used)
+    return ".onnx" if beyond else ".tflite"
 
 
 def import_model(path: str | Path, memory: int = MEMORY, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:

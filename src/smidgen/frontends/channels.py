@@ -84,12 +84,12 @@ class Channels:
 
     @property
     def q(self) -> QParams | None:
-        """The int8 quantization of the tensor being computed; None where the file leaves it float."""
+        """Return the int8 quantization of the tensor being computed; None where the file leaves it float."""
         return self.plan.get(self.output)
 
     @property
     def name(self) -> str | None:
-        """A name for the value being computed; some files number the tensors of one layer behind a colon."""
+        """Return a name for the value being computed; some files number the tensors of a layer behind a colon."""
         return identifier(self.output.partition(":")[0]) or None
 
     def input(self, name: str, shape: Shape, last: bool, q: QParams | None = None) -> FileTensor:
@@ -186,9 +186,7 @@ class Channels:
     def reshape(self, x: FileTensor, shape: Shape) -> FileTensor:
         """Return the same elements, in the file's order, under another shape."""
         if math.prod(shape) != x.size or min(shape, default=1) < 1:
-            raise ImportModelError(
-                f"it reshapes {list(x.shape)} to {list(shape)}, which has another number of elements"
-            )
+            raise ImportModelError(f"it reshapes {list(x.shape)} to {list(shape)}, which has another count of elements")
         layout = x.layout.reshaped(shape)
         if layout is not None:
             return FileTensor(x.value, layout)
@@ -196,9 +194,7 @@ class Channels:
 
     def transpose(self, x: FileTensor, perm: Shape) -> FileTensor:
         if sorted(perm) != list(range(len(x.shape))):
-            raise ImportModelError(
-                f"it transposes {list(x.shape)} by {list(perm)}, which is not an order of its dimensions"
-            )
+            raise ImportModelError(f"it transposes {list(x.shape)} by {list(perm)}, which are not its dimensions")
         return FileTensor(x.value, x.layout.permuted(perm))
 
     def unary(self, op: Op, x: FileTensor) -> FileTensor:
@@ -207,16 +203,10 @@ class Channels:
         return FileTensor(self.emit(op, x.value, q=self.q), x.layout)
 
     def add(self, a: Operand, b: Operand) -> FileTensor:
-        return self._pair(ops.Add(), a, b)
+        return self.pair(ops.Add(), a, b)
 
     def multiply(self, a: Operand, b: Operand) -> FileTensor:
-        return self._pair(ops.Mul(), a, b)
-
-    def maximum(self, a: Operand, b: Operand) -> FileTensor:
-        return self._pair(ops.Maximum(), a, b)
-
-    def prelu(self, x: Operand, slope: Operand) -> FileTensor:
-        return self._pair(ops.PRelu(), x, slope)
+        return self.pair(ops.Mul(), a, b)
 
     def negative(self, x: FileTensor) -> FileTensor:
         """−x, in int8 in the mirrored quantization."""
@@ -226,7 +216,8 @@ class Channels:
         minus = self.constant("minus", np.array([-1], np.int8), QParams.per_tensor(1.0))
         return FileTensor(self.builder.emit(ops.Mul(), x.value, minus, q=q, name=f"{x.value.name}.negative"), x.layout)
 
-    def _pair(self, op: Op, a: Operand, b: Operand) -> FileTensor:
+    def pair(self, op: Op, a: Operand, b: Operand) -> FileTensor:
+        """Emit an op of two operands, of which the smaller repeats along the other."""
         if isinstance(a, Constant) or (isinstance(b, FileTensor) and a.size < b.size):
             a, b = b, a
         assert isinstance(a, FileTensor)
@@ -248,10 +239,8 @@ class Channels:
             first = first if first.type.shape[-1] == count else self.view(first, (a.size // count, count))
             second = second if second.type.shape[-1] == count else self.view(second, (count,))
         if isinstance(op, ops.Maximum) and self.q is not None and first.type.dtype == "int8":
-            first, second = (
-                value if value.type.q == self.q else self.builder.emit(ops.Requantize(), value, q=self.q)
-                for value in (first, second)
-            )
+            way, q = ops.Requantize(), self.q
+            first, second = (v if v.type.q == q else self.builder.emit(way, v, q=q) for v in (first, second))
         return FileTensor(self.emit(op, first, second, q=self.q), a.layout)
 
     def _constant_operand(self, a: FileTensor, b: Constant) -> Value:
@@ -294,7 +283,10 @@ class Channels:
         b = self.arranged(FileTensor(b.value, two), tuple(place[i] for i in a.layout.memory if i in place))
         return a, b.value if b.size < a.size else self.view(b.value, a.value.type.shape)
 
-    def output_value(self, x: FileTensor) -> Value:
+    def graph(self, *outputs: FileTensor) -> Graph:
+        return self.builder.graph(*(self._output(x) for x in outputs))
+
+    def _output(self, x: FileTensor) -> Value:
         """Return an output in the file's order or, where it is a map in memory, channels last."""
         rank = len(x.shape)
         whole = all(len(dim) <= 1 for dim in x.layout.dims)
@@ -305,9 +297,6 @@ class Channels:
             raise ImportModelError(f"an output {list(x.shape)} of {rank} dimensions; up to {MAX_RANK} are supported")
         return self.view(self.in_order(x).value, x.shape)
 
-    def graph(self, *outputs: FileTensor) -> Graph:
-        return self.builder.graph(*(self.output_value(x) for x in outputs))
-
 
 def together(*shapes: Shape) -> Shape:
     """Return the shape that operands of these shapes have together."""
@@ -315,7 +304,7 @@ def together(*shapes: Shape) -> Shape:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
         raise ImportModelError(
-            f"shapes {' and '.join(str(list(s)) for s in shapes)} cannot be broadcast together"
+            f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast together"
         ) from None
 
 

@@ -244,7 +244,7 @@ class Layers(Channels):
         rank = len(tensors[0].shape)
         if any(len(t.shape) != rank for t in tensors) or not -rank <= axis < rank:
             raise ImportModelError(
-                f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}, which do not fit together"
+                f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}, which do not fit"
             )
         axis %= rank
         wholes = [self._whole_dimensions(t) for t in tensors]

@@ -42,11 +42,6 @@ class TensorLayout:
         return tuple(f for dim in self.dims for f in dim)
 
     @property
-    def plain(self) -> bool:
-        """Return whether memory has the order of the dimensions."""
-        return self.memory == tuple(range(len(self.memory)))
-
-    @property
     def sizes(self) -> Shape:
         """Return the factors in the order of memory."""
         return tuple(self.factors[i] for i in self.memory)
@@ -71,7 +66,7 @@ class TensorLayout:
 
     def reshaped(self, shape: Shape) -> TensorLayout | None:
         """Return the same memory under other dimensions; None where their elements would not follow one another."""
-        if self.plain:
+        if self.memory == tuple(range(len(self.memory))):  # that of the dimensions
             return TensorLayout.of(shape)
         left = list(enumerate(self.factors))  # unused factors, each with its mark in memory
         memory: list[tuple[int, ...]] = [(i,) for i in self.memory]

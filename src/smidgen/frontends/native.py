@@ -41,7 +41,16 @@ def read_smg(path: Path, memory: int = MEMORY) -> Graph:
         raise ImportModelError(f"{path} cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:
         raise ImportModelError(f"{path.name} is not a valid .smg file: {str(error)[:120]}") from None
-    return _parse(text, tensors, path.name)
+    try:
+        graph = parse_graph(text, tensors)
+    except GraphError as error:
+        raise ImportModelError(f"{path.name} does not hold a valid graph: {error}") from None
+    extra = sorted(tensors.keys() - {value.name for value in (*graph.constants, *graph.state)})
+    if extra:
+        raise ImportModelError(
+            f"{path.name} holds {len(extra)} tensors its graph does not declare, as {extra[0][:80]!r}"
+        )
+    return graph
 
 
 def _text(metadata: Mapping[str, str] | None, where: str) -> str:
@@ -49,9 +58,7 @@ def _text(metadata: Mapping[str, str] | None, where: str) -> str:
     if not line.startswith("format "):
         raise ImportModelError(f"{where} is a safetensors file without a Smidgen graph in its metadata")
     if line != f"format {FORMAT}":
-        raise ImportModelError(
-            f"{where} has {line[:40]!r}, this Smidgen reads format {FORMAT}; upgrade Smidgen to read it"
-        )
+        raise ImportModelError(f"{where} has {line[:40]!r}, this Smidgen reads format {FORMAT}; upgrade Smidgen")
     if len(text) > MAX_TEXT:
         raise ImportModelError(f"{where} describes its graph in {len(text):,} characters; the limit is {MAX_TEXT:,}")
     return text
@@ -63,16 +70,3 @@ def _tensor(file: safe_open, name: str, where: str) -> Array:
     data: Array = file.get_tensor(name)  # type: ignore[no-untyped-call]
     data.setflags(write=False)
     return data
-
-
-def _parse(text: str, tensors: Mapping[str, Array], where: str) -> Graph:
-    try:
-        graph = parse_graph(text, tensors)
-    except GraphError as error:
-        raise ImportModelError(f"{where} does not hold a valid graph: {error}") from None
-    extra = sorted(tensors.keys() - {value.name for value in (*graph.constants, *graph.state)})
-    if extra:
-        raise ImportModelError(
-            f"{where} holds {len(extra)} tensors its graph does not declare, {extra[0][:80]!r} first"
-        )
-    return graph

@@ -36,39 +36,28 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Classifier:
-    """Dense weights [classes, channels]."""
-
-    w: Array
-    b: Array
-    w_scales: tuple[float, ...]
-    y: QParams
-
-
-@dataclass(frozen=True, eq=False)
 class Network:
-    """Stem, blocks, global mean and classifier over square RGB images."""
+    """Stem, blocks, global mean and classifier, a 1×1 convolution, over square RGB images."""
 
     resolution: int
     image: QParams
     stem: Conv
     blocks: tuple[Block, ...]
-    classifier: Classifier
+    classifier: Conv
 
 
 def build(network: Network, name: str) -> Graph:
     """Build the graph: `stem`, `b0.expand`, `b0.depthwise`, `b0.project`, `b0.add`, …, `pool`, `logits`."""
     g = Builder(name)
-    x = g.input(
-        "image", Type((1, network.resolution, network.resolution, network.stem.w.shape[3]), "int8", network.image)
-    )
+    side, channels = network.resolution, network.stem.w.shape[3]
+    x = g.input("image", Type((1, side, side, channels), "int8", network.image))
     x = _emit_conv(g, x, network.stem, "stem")
     for index, block in enumerate(network.blocks):
         x = _emit_block(g, x, block, f"b{index}")
     pool = g.emit(Mean(keep_dims=False), x, q=x.type.q, name="pool")
     head = network.classifier
-    w, b = _constants(g, "logits", head.w, head.b, QParams.per_channel(head.w_scales, 0))
-    return g.graph(g.emit(Dense(), pool, w, b, q=head.y, name="logits"))
+    w = g.constant("logits.w", head.w[:, 0, 0, :], QParams.per_channel(head.w_scales, 0))
+    return g.graph(g.emit(Dense(), pool, w, g.constant("logits.b", head.b), q=head.y, name="logits"))
 
 
 def _emit_block(g: Builder, x: Value, block: Block, name: str) -> Value:
@@ -81,13 +70,7 @@ def _emit_block(g: Builder, x: Value, block: Block, name: str) -> Value:
 
 
 def _emit_conv(g: Builder, x: Value, conv: Conv, name: str) -> Value:
-    axis = 3 if conv.depthwise else 0
-    w, b = _constants(g, name, conv.w, conv.b, QParams.per_channel(conv.w_scales, axis))
+    w = g.constant(f"{name}.w", conv.w, QParams.per_channel(conv.w_scales, 3 if conv.depthwise else 0))
     rows, columns = (conv.w.shape[1] - 1) // 2, (conv.w.shape[2] - 1) // 2
-    kind = Depthwise if conv.depthwise else Conv2D
-    op = kind(stride=(conv.stride, conv.stride), pad=(rows, rows, columns, columns))
-    return g.emit(op, x, w, b, q=conv.y, name=name)
-
-
-def _constants(g: Builder, name: str, w: Array, b: Array, q: QParams) -> tuple[Value, Value]:
-    return g.constant(f"{name}.w", w, q), g.constant(f"{name}.b", b)
+    op = (Depthwise if conv.depthwise else Conv2D)((conv.stride, conv.stride), (rows, rows, columns, columns))
+    return g.emit(op, x, w, g.constant(f"{name}.b", conv.b), q=conv.y, name=name)

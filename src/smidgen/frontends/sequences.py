@@ -136,10 +136,8 @@ class Sequences(Layers):
         size = math.prod(shape)
         factors = [f for dim in x.layout.dims[rank - count :] for f in dim]
         order = [place - min(places) for place in x.layout.memory if place in places]
-        scales, shifts = (
-            _spread(part, number, shape).reshape(factors).transpose(order).reshape(-1)
-            for part, number in ((scale, 1.0), (shift, 0.0))
-        )
+        whole = _spread(scale, 1.0, shape), _spread(shift, 0.0, shape)
+        scales, shifts = (part.reshape(factors).transpose(order).reshape(-1) for part in whole)
         source = self.view(x.value, (x.size // size, size))
         return FileTensor(self._normalized(source, epsilon, 0, scales, shifts, scale), x.layout)
 
@@ -151,7 +149,7 @@ class Sequences(Layers):
         if rank not in (3, 4):
             raise ImportModelError(f"it normalizes groups of {list(x.shape)}; give one or two dimensions of a map")
         source, channels = self.to_map(self.int8_if_planned(x)), x.shape[1]
-        scales, shifts = (_spread(part, number, (channels,)) for part, number in ((scale, 1.0), (shift, 0.0)))
+        scales, shifts = _spread(scale, 1.0, (channels,)), _spread(shift, 0.0, (channels,))
         return self.from_map(self._normalized(source, epsilon, groups, scales, shifts, scale), rank)
 
     def _normalized(
@@ -172,9 +170,7 @@ class Sequences(Layers):
         x = self.real(x)
         steps, inputs = x.shape[time], x.shape[-1]
         if len(x.shape) not in (2, 3) or steps * inputs != x.size:
-            raise ImportModelError(
-                f"its input is {list(x.shape)}; one sequence of [steps, inputs] is supported, no batch"
-            )
+            raise ImportModelError(f"its input is {list(x.shape)}; one sequence of [steps, inputs] is read, no batch")
         if cells.w.shape[2] != inputs:
             raise ImportModelError(f"its weights are for {cells.w.shape[2]} inputs, {list(x.shape)} has {inputs}")
         backwards = {time: range(steps - 1, -1, -1)}

@@ -145,10 +145,8 @@ def _with_scale_and_shift(g: Builder, layer: Node, node: Node) -> Node | None:
         scales, shifts = scales * by.reshape(-1), shifts * by.reshape(-1)
     else:
         shifts = shifts + by.reshape(-1)
-    parts = [
-        g.constant(f"{v.name}.{node.out.name}", np.asarray(data, np.float32))
-        for v, data in ((scale, scales), (shift, shifts))
-    ]
+    held = (scale, scales), (shift, shifts)
+    parts = [g.constant(f"{v.name}.{node.out.name}", np.asarray(data, np.float32)) for v, data in held]
     return Node(layer.op, (x, *parts), node.outs)
 
 
@@ -196,16 +194,13 @@ def crop_parts(graph: Graph) -> Graph:
             if first <= start and stop <= end:
                 if part.type.shape == node.out.type.shape:
                     return part
-                moved = (_with(node.op.start, axis, start - first), _with(node.op.stop, axis, stop - first))
+                ends = (enumerate(end) for end in (node.op.start, node.op.stop))
+                moved = (tuple(n - first if i == axis else n for i, n in end) for end in ends)
                 return Node(ops.Crop(*moved), (part,), node.outs)
             first = end
         return None
 
     return prune(rewrite(graph, rule))
-
-
-def _with(numbers: tuple[int, ...], place: int, number: int) -> tuple[int, ...]:
-    return (*numbers[:place], number, *numbers[place + 1 :])
 
 
 def cancel_transposes(graph: Graph) -> Graph:
@@ -250,20 +245,15 @@ class _Sinking:
 
 def _in_order(node: Node, perm: Perm) -> Op | None:
     """Return the op that gives the same result before a transpose as the node's op behind it; None where none does."""
-    op = node.op
+    op, places = node.op, [perm.index(i) for i in range(len(perm))]
     if isinstance(op, ops.Concat):
         return ops.Concat(perm[op.axis])
     if isinstance(op, ops.Pad):
-        return ops.Pad(_before(op.before, perm), _before(op.after, perm))
+        return ops.Pad(tuple(op.before[i] for i in places), tuple(op.after[i] for i in places))
     if isinstance(op, ops.Crop):
-        return ops.Crop(_before(op.start, perm), _before(op.stop, perm))
+        return ops.Crop(tuple(op.start[i] for i in places), tuple(op.stop[i] for i in places))
     whole = all(v.type.size in (1, node.out.type.size) for v in node.ins)
     return op if op.elementwise and whole else None
-
-
-def _before(numbers: tuple[int, ...], perm: Perm) -> tuple[int, ...]:
-    """Return one number per dimension in the order before a transpose."""
-    return tuple(numbers[perm.index(i)] for i in range(len(perm)))
 
 
 TIDY: tuple[Callable[[Graph], Graph], ...] = (

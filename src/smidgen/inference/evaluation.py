@@ -18,20 +18,8 @@ from smidgen.data.inputs import as_input
 from smidgen.data.pixels import pixel_encoding
 from smidgen.data.samples import match_classes
 from smidgen.errors import InputError
-from smidgen.inference.scores import (
-    HALF,
-    InferenceProgress,
-    ProgressCallback,
-    chosen,
-    class_count,
-    ending_of,
-    kind_of,
-    names_of,
-    real,
-    reconstruction_error,
-    scores_of,
-    where_to_run,
-)
+from smidgen.inference import scores as meaning
+from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, class_count, names_of, real
 from smidgen.ir import Array, Graph
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
@@ -72,7 +60,7 @@ class ClassError:
 
 
 @dataclass(frozen=True)
-class _Tested(ABC):
+class _Judged(ABC):
     """A model tested on samples."""
 
     model: str
@@ -97,7 +85,7 @@ class _Tested(ABC):
 
 
 @dataclass(frozen=True)
-class ClassesTested(_Tested):
+class ClassesTested(_Judged):
     """Accuracy over samples with class labels."""
 
     accuracy: float
@@ -107,15 +95,14 @@ class ClassesTested(_Tested):
     told: Literal["classes"] = "classes"
 
     def _lines(self) -> tuple[str, ...]:
-        right = round(self.accuracy * self.samples)
-        return f"accuracy {self.accuracy:.2%}: {right:,} of {self.samples:,} right", self.note
+        return _accuracy(self.accuracy, self.samples, "right"), self.note
 
     def _tables(self) -> Shown:
-        return "", _class_table(self.classes), *_confusion_tables(self.classes, self.confusion)
+        return _class_tables(self.classes, self.confusion)
 
 
 @dataclass(frozen=True)
-class CellsTested(_Tested):
+class CellsTested(_Judged):
     """Accuracy over the cells of maps."""
 
     cells: int  # with a known class
@@ -125,15 +112,14 @@ class CellsTested(_Tested):
     told: Literal["maps"] = "maps"
 
     def _lines(self) -> tuple[str, ...]:
-        right = round(self.accuracy * self.cells)
-        return (f"accuracy {self.accuracy:.2%}: {right:,} of {self.cells:,} cells right",)
+        return (_accuracy(self.accuracy, self.cells, "cells right"),)
 
     def _tables(self) -> Shown:
-        return "", _class_table(self.classes), *_confusion_tables(self.classes, self.confusion)
+        return _class_tables(self.classes, self.confusion)
 
 
 @dataclass(frozen=True)
-class LabelsTested(_Tested):
+class LabelsTested(_Judged):
     """Accuracy of each of several yes-or-no outputs."""
 
     accuracy: float  # share of all outputs that are right
@@ -148,7 +134,7 @@ class LabelsTested(_Tested):
 
 
 @dataclass(frozen=True)
-class NumbersTested(_Tested):
+class NumbersTested(_Judged):
     """Errors of a model's outputs against vector labels."""
 
     mean_absolute: float
@@ -168,7 +154,7 @@ class NumbersTested(_Tested):
 
 
 @dataclass(frozen=True)
-class ReconstructionTested(_Tested):
+class ReconstructionTested(_Judged):
     """Reconstruction errors of a model: mean squared, in the numbers that the input stands for."""
 
     error: float  # mean of all samples
@@ -196,6 +182,10 @@ Tested = ClassesTested | CellsTested | LabelsTested | NumbersTested | Reconstruc
 """The result of `test`: of classes, of a class for each cell, of several labels, of numbers, or of reconstructions."""
 
 
+def _accuracy(share: float, count: int, right: str) -> str:
+    return f"accuracy {share:.2%}: {round(share * count):,} of {count:,} {right}"
+
+
 def _class_table(classes: tuple[ClassTested, ...], head: str = "class") -> Table:
     table = _table(head, "samples", "precision", "recall")
     for one in classes:
@@ -204,17 +194,18 @@ def _class_table(classes: tuple[ClassTested, ...], head: str = "class") -> Table
     return table
 
 
-def _confusion_tables(classes: tuple[ClassTested, ...], confusion: Confusion) -> Shown:
-    """Return the matrix if it fits into a terminal."""
+def _class_tables(classes: tuple[ClassTested, ...], confusion: Confusion) -> Shown:
+    """Return precision and recall of each class, and the confusion matrix if it fits into a terminal."""
+    judged = "", _class_table(classes), ""
     if len(classes) > SHOWN_CLASSES:
-        return "", f"the confusion matrix of {len(classes)} classes is in --json and in the page that -o writes"
+        return *judged, f"the confusion matrix of {len(classes)} classes is in --json and in the page that -o writes"
     table, numbered = _table("true"), len(classes) > SHOWN_CLASSES // 2
     for place, one in enumerate(classes):
         table.add_column(str(place) if numbered else one.name, justify="right")
     for place, (one, row) in enumerate(zip(classes, confusion, strict=True)):
         name = f"{place} {one.name}" if numbered else one.name
         table.add_row(name, *(f"{count:,}" if count else "·" for count in row))
-    return "", "confusion: true class down, predicted across", table
+    return *judged, "confusion: true class down, predicted across", table
 
 
 def _table(first: str, *others: str) -> Table:
@@ -253,17 +244,16 @@ def test(
     samples = data.test if images is None else data.test.spread(images)
     model = with_front_end(model, samples.images, audio)
     count = threads_for(len(samples), FEWEST, threads)
-    run = _Test(model, data, samples, where_to_run(model, target), count, on_progress)
-    kind = kind_of(model)
+    run = _Test(model, data, samples, meaning.where_to_run(model, target), count, on_progress)
+    kind = meaning.kind_of(model)
     if kind == "reconstruction" and data.label_kind in ("classes", "nothing"):
         return run.reconstruction()
     if data.label_kind == "vectors":
         return run.numbers()
     if data.label_kind == "maps" and kind == "cells":
         return run.cells()
-    if data.label_kind == "classes" and kind == "classes":
-        return run.classes()
-    if data.label_kind == "classes" and kind == "numbers" and len(data.classes) == class_count(model):
+    binary = kind == "numbers" and len(data.classes) == class_count(model)
+    if data.label_kind == "classes" and (kind == "classes" or binary):
         return run.classes()
     labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
     raise InputError(
@@ -272,26 +262,25 @@ def test(
     )
 
 
+@dataclass(frozen=True)
 class _Test:
     """A test under way."""
 
-    def __init__(
-        self,
-        model: Graph,
-        data: Data,
-        samples: Samples,
-        target: str | Target,
-        threads: int,
-        on_progress: ProgressCallback,
-    ) -> None:
-        self.model, self.data, self.samples, self.target = model, data, samples, target
-        self.threads, self.on_progress = threads, on_progress
-        self.names = (model.name, data.name, target if isinstance(target, str) else target.name)
+    model: Graph
+    data: Data
+    samples: Samples
+    target: str | Target
+    threads: int
+    on_progress: ProgressCallback
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        return self.model.name, self.data.name, self.target if isinstance(self.target, str) else self.target.name
 
     def scores(self) -> Iterator[Array]:
         """Yield the model's scores for each sample in turn."""
         inputs = in_order(partial(as_input, encoding=pixel_encoding(self.model)), self.samples.images, self.threads)
-        for done, scores in enumerate(scores_of(self.model, inputs, self.target, self.threads), start=1):
+        for done, scores in enumerate(meaning.scores_of(self.model, inputs, self.target, self.threads), start=1):
             yield scores
             self.on_progress(InferenceProgress(done, len(self.samples)))
 
@@ -299,7 +288,7 @@ class _Test:
         count = class_count(self.model)
         matched = match_classes(self.data.classes, self.data.names, self.model.classes, count, self.model.name)
         truth = np.array([matched.places[label] for label in self.samples.labels])
-        predicted = np.array([int(chosen(self.model, scores.reshape(-1))) for scores in self.scores()])
+        predicted = np.array([int(meaning.chosen(self.model, scores.reshape(-1))) for scores in self.scores()])
         confusion = count_confusion(truth, predicted, count)
         return ClassesTested(
             *self.names, len(truth), float((truth == predicted).mean()), matched.note,
@@ -315,7 +304,7 @@ class _Test:
                 "maps of the model's size"
             )
         truth = np.stack(self.samples.targets).astype(np.int64).ravel()
-        predicted = np.stack([chosen(self.model, scores[0]) for scores in self.scores()]).ravel()
+        predicted = np.stack([meaning.chosen(self.model, scores[0]) for scores in self.scores()]).ravel()
         known = truth < count  # other cells have no label
         if not known.any():
             raise InputError(f"the maps of {self.data.name} hold none of the {count} classes of {self.model.name}")
@@ -335,9 +324,10 @@ class _Test:
         got = np.stack([real(scores, type_).ravel() for scores in self.scores()])
         named = self.model.classes if len(self.model.classes) == type_.size else tuple(map(str, range(type_.size)))
         if all(np.isin(one, (0, 1)).all() for one in (*self.data.train.targets, *self.data.test.targets)):
-            truth, predicted = wanted == 1, got > (HALF if ending_of(self.model) == "sigmoid" else 0)
+            truth, predicted = wanted == 1, got > (HALF if meaning.ending_of(self.model) == "sigmoid" else 0)
             right = float((truth == predicted).mean())
-            return LabelsTested(*self.names, len(wanted), right, judge_labels(named, truth, predicted))
+            counts = (counted.sum(axis=0).tolist() for counted in (truth & predicted, predicted, truth))
+            return LabelsTested(*self.names, len(wanted), right, _judge(named, *counts))
         off = got - wanted
         return NumbersTested(
             *self.names, len(wanted), float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())),
@@ -347,7 +337,9 @@ class _Test:
     def reconstruction(self) -> ReconstructionTested:
         encoding, classes = pixel_encoding(self.model), self.data.classes
         given = (as_input(sample, encoding) for sample in self.samples.images)
-        errors = np.array([reconstruction_error(self.model, y, x) for y, x in zip(self.scores(), given, strict=True)])
+        errors = np.array(
+            [meaning.reconstruction_error(self.model, y, x) for y, x in zip(self.scores(), given, strict=True)]
+        )
         labels, found = np.array(self.samples.labels), list[ClassError]()
         for label, name in enumerate(classes):
             if (labels == label).any():
@@ -372,11 +364,6 @@ def judge_classes(names: Sequence[str], confusion: Confusion) -> tuple[ClassTest
     """Return the precision and recall of each class."""
     right = [row[place] for place, row in enumerate(confusion)]
     return _judge(names, right, [sum(column) for column in zip(*confusion, strict=True)], list(map(sum, confusion)))
-
-
-def judge_labels(names: Sequence[str], truth: Array, predicted: Array) -> tuple[ClassTested, ...]:
-    """Return the precision and recall of each yes-or-no output, from truths and predictions [samples, outputs]."""
-    return _judge(names, *(counted.sum(axis=0).tolist() for counted in (truth & predicted, predicted, truth)))
 
 
 def _judge(names: Sequence[str], right: list[int], predicted: list[int], true: list[int]) -> tuple[ClassTested, ...]:

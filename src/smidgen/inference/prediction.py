@@ -136,46 +136,30 @@ def predict(
         raise InputError(f"the {top} likeliest classes cannot be shown; ask for 1 or more")
     kind: Kind = "numbers" if numbers else meaning.kind_of(model)
     target = meaning.where_to_run(model, target)
-    given = (
-        open_samples(samples, model.image.type, memory, label) if isinstance(samples, str | Path) else _held(samples)
-    )
+    if isinstance(samples, str | Path):
+        given: AbstractContextManager[tuple[Shown, ...]] = open_samples(samples, model.image.type, memory, label)
+    else:
+        arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
+        given = nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
+    made, waiting = list[Prediction](), deque[tuple[str, Array, Array]]()
     with given as found:
         model = with_front_end(model, tuple(one.read() for one in found[:1]), audio)
-        made = tuple(_predicted(model, found, kind, top, target, threads, on_progress))
-    return Predictions(model.name, target if isinstance(target, str) else target.name, kind, made)
+        encoding, count = pixel_encoding(model), threads_for(len(found), FEWEST, threads)
 
+        def read(sample: Shown) -> tuple[str, Array, Array]:
+            array = sample.read()
+            return sample.name, array, as_input(array, encoding)
 
-def _held(samples: Array | Sequence[Array]) -> AbstractContextManager[tuple[Shown, ...]]:
-    """Return arrays as samples, named by their places."""
-    arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
-    return nullcontext(tuple(Shown(str(place), partial(arrays.__getitem__, place)) for place in range(len(arrays))))
+        def inputs() -> Iterator[Array]:
+            for one in in_order(read, found, count):
+                waiting.append(one)
+                yield one[-1]
 
-
-def _predicted(
-    model: Graph,
-    samples: Sequence[Shown],
-    kind: Kind,
-    top: int,
-    target: str | Target,
-    threads: int | None,
-    on_progress: ProgressCallback,
-) -> Iterator[Prediction]:
-    encoding, waiting = pixel_encoding(model), deque[tuple[str, Array, Array]]()
-    count = threads_for(len(samples), FEWEST, threads)
-
-    def read(sample: Shown) -> tuple[str, Array, Array]:
-        array = sample.read()
-        return sample.name, array, as_input(array, encoding)
-
-    def inputs() -> Iterator[Array]:
-        for one in in_order(read, samples, count):
-            waiting.append(one)
-            yield one[-1]
-
-    for done, scores in enumerate(meaning.scores_of(model, inputs(), target, count), start=1):
-        name, array, one = waiting.popleft()
-        yield _prediction(model, name, kind, top, scores, array, one)
-        on_progress(InferenceProgress(done, len(samples)))
+        for scores in meaning.scores_of(model, inputs(), target, count):
+            name, array, one = waiting.popleft()
+            made.append(_prediction(model, name, kind, top, scores, array, one))
+            on_progress(InferenceProgress(len(made), len(found)))
+    return Predictions(model.name, target if isinstance(target, str) else target.name, kind, tuple(made))
 
 
 def _prediction(

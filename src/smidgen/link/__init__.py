@@ -15,21 +15,6 @@ from smidgen.link.line import (
 )
 
 __all__ = [
-    "Hello",
-    "Line",
-    "LinkError",
-    "LinkTarget",
-    "LinkedDevice",
-    "Restarted",
-    "Statistics",
-    "Stream",
-    "Timing",
-    "connect",
-    "fitting_target",
-    "load_file",
-    "load_there",
-    "open_port",
-    "replay_there",
-    "save_file",
-    "save_there",
-]
+    "Hello", "Line", "LinkError", "LinkTarget", "LinkedDevice", "Restarted", "Statistics", "Stream", "Timing",
+    "connect", "fitting_target", "load_file", "load_there", "open_port", "replay_there", "save_file", "save_there",
+]  # fmt: skip

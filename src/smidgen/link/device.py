@@ -16,16 +16,7 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, check_inputs
 from smidgen.ir.text import fingerprint
-from smidgen.link.frames import (
-    BAUD,
-    BoardFailed,
-    Command,
-    LinkError,
-    ProcessStream,
-    Restarted,
-    SerialStream,
-    Stream,
-)
+from smidgen.link.frames import BAUD, BoardFailed, Command, LinkError, ProcessStream, Restarted, SerialStream, Stream
 from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics, Timing
 from smidgen.memory import Plan, state_bytes
 from smidgen.pipeline import Program
@@ -38,7 +29,7 @@ Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
-class _Step:
+class _Action:
     """An action that changed a board: a step, or without a rate an image of a stream that was run."""
 
     image: bytes
@@ -61,19 +52,19 @@ class LinkedDevice(Device):
         self._unsaved = 0  # steps
         self.found = self._greet()
         self._copy = self._read_state()
-        self._steps: list[_Step] = []
-        self._shown: _Step | None = None  # the image whose outputs may be asked for, unless it is the last step's
+        self._steps: list[_Action] = []
+        self._shown: _Action | None = None  # the image whose outputs may be asked for, unless it is the last step's
         self._saved: dict[int, int] = {}  # CRC-32 of a state that was saved: how many steps it holds
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
-        """One run of a program that infers: inputs in, outputs out."""
+        """Run a program that infers once: inputs in, outputs out."""
         if self.learns:
             raise InputError(f"{self.graph.name} learns; predict or train with it")
         self.predict(*arrays)
         return self.outputs()
 
     def predict(self, *arrays: Array) -> int:
-        step = _Step(self._image(arrays))
+        step = _Action(self._image(arrays))
         best = self._surviving(lambda: self._do(step))
         self._shown = step
         if self.graph.variables:
@@ -82,21 +73,21 @@ class LinkedDevice(Device):
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
         given = check_step(self, label, learning_rate)
-        step = _Step(self._image((image,)), b"" if given is None else given.tobytes(), learning_rate)
+        step = _Action(self._image((image,)), b"" if given is None else given.tobytes(), learning_rate)
         loss = self._surviving(lambda: self._do(step))
         self._shown = None
         self._note(replace(step, gave=loss))
         return loss
 
     def audio_features(self, samples: Array) -> Array:
-        """A link hands over what a network reads, and no sound."""
+        """Raise InputError: a link hands over what a network reads, and no sound."""
         raise InputError("a link takes a network's input, not sound; give the board a microphone")
 
     def outputs(self) -> tuple[Array, ...]:
         return tuple(self.output(i) for i in range(len(self.graph.outputs)))
 
     def output(self, index: int) -> Array:
-        """One of them."""
+        """Return one of the outputs."""
         value = self.graph.outputs[index]
         take = partial(self.line.take, Command.OUTPUT, value.type.bytes, bytes([index]))
         return tensor(value, self._surviving(take))
@@ -116,7 +107,7 @@ class LinkedDevice(Device):
         self._surviving(lambda: self.line.ask(Command.SAVE))
 
     def keep(self) -> bool:
-        """The same, unless the board has nowhere to keep it; whether it is kept."""
+        """Save, unless the board has nowhere to keep it; return whether it is kept."""
         try:
             self.save()
         except BoardFailed:
@@ -168,7 +159,7 @@ class LinkedDevice(Device):
         raise LinkError(f"{self.line.stream.name} restarted {RESTARTS} times in a row; check its power")
 
     def _recover(self) -> None:
-        """From what the board saved, or from the copy, and then step by step."""
+        """Bring the board back from what it saved, or from the copy, and then step by step."""
         for _ in range(RESTARTS):
             try:
                 found = self._greet().state_sum
@@ -182,7 +173,7 @@ class LinkedDevice(Device):
             except Restarted:
                 self.restarts += 1
 
-    def _do_again(self, step: _Step) -> None:
+    def _do_again(self, step: _Action) -> None:
         gave = self._do(step)
         if struct.pack("<d", gave) != struct.pack("<d", step.gave):
             raise LinkError(
@@ -190,7 +181,7 @@ class LinkedDevice(Device):
                 f"{step.gave:g}: its memory or its program has changed; flash it again"
             )
 
-    def _note(self, step: _Step) -> None:
+    def _note(self, step: _Action) -> None:
         """Keep what was done to do it again, up to so much of it."""
         self._steps.append(step)
         self._unsaved += 1
@@ -209,7 +200,7 @@ class LinkedDevice(Device):
         check_inputs(self.graph, arrays, self.graph.prediction_inputs)
         return np.ascontiguousarray(arrays[0]).tobytes()
 
-    def _do(self, step: _Step) -> float:
+    def _do(self, step: _Action) -> float:
         if step.label:
             self.line.put(Command.LABEL, step.label)
         (best,) = self.line.read(CODE, Command.ROWS, self.line.put(Command.ROWS, step.image))
@@ -219,7 +210,7 @@ class LinkedDevice(Device):
         return float(loss)
 
     def _changed_by(self, command: Command, data: bytes = b"") -> bytes:
-        """The state that the board has after a request that gives it another."""
+        """Return the state that the board has after a request that gives it another."""
         self.line.ask(command, data)
         return self._read_state()
 
@@ -268,7 +259,7 @@ class LentDevice(Device):
         self.graph, self.learns = device.graph, device.learns
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
-        """The outputs of a program that infers; of one that learns its scores, in their place in what is asked for."""
+        """Return the outputs of a program that infers; of one that learns its scores, in place of what is asked for."""
         if not self.learns:
             return self._device.run(*arrays)
         self._device.predict(*arrays)
@@ -307,7 +298,7 @@ def connect(
     project: str | Path | None = None,
     flash: str | Path | None = None,
 ) -> LinkedDevice:
-    """The board at a port, which runs this program, as a device that learns and predicts.
+    """Return the board at a port, which runs this program, as a device that learns and predicts.
 
     A port is a serial one (/dev/ttyACM0, COM3), "exec:COMMAND" for a program that serves on stdin and stdout, or
     "emulated:cortex-m7" for a board that is emulated here: with firmware made for it, or with that of the `project` in
@@ -328,7 +319,7 @@ def connect(
 def open_port(
     port: str, baud: int = BAUD, project: str | Path | None = None, flash: str | Path | None = None
 ) -> Stream:
-    """The stream to a board that is there already, or to an emulated one that runs a project's firmware."""
+    """Open the stream to a board that is there already, or to an emulated one that runs a project's firmware."""
     if port.startswith(EMULATED):
         if project is None:
             raise InputError(
@@ -342,7 +333,7 @@ def open_port(
 
 
 def _emulated(port: str, program: Program, flash: str | Path | None) -> Stream:
-    """A board of that name with the program's own firmware, from reset on."""
+    """Start a board of that name with the program's own firmware, from reset on."""
     from smidgen.targets.firmware import BoardTarget  # here, because an emulator takes a while to import
     from smidgen.targets.lines import line_to
 
@@ -354,7 +345,7 @@ def _emulated(port: str, program: Program, flash: str | Path | None) -> Stream:
 
 
 def _with_project(port: str, folder: str | Path, flash: str | Path | None) -> Stream:
-    """A board of that name with the firmware of a project."""
+    """Start a board of that name with the firmware of a project."""
     from smidgen.targets.lines import line_to, read_project
 
     project = read_project(Path(folder), port.removeprefix(EMULATED))
@@ -362,7 +353,7 @@ def _with_project(port: str, folder: str | Path, flash: str | Path | None) -> St
 
 
 def fitting_target(port: str, project: str | Path | None = None) -> str | Target:
-    """The target to compile a program for that is to be reached at a port: of an emulated board, or this machine."""
+    """Return the target to compile for, of a program at a port: an emulated board, or this machine."""
     if not port.startswith(EMULATED):
         return "host"
     name = port.removeprefix(EMULATED)

@@ -84,7 +84,7 @@ class SerialStream:
 
 
 def _reason(error: Exception) -> str:
-    """Why a port is not to be had, in words."""
+    """Return why a port is not to be had."""
     text = str(error)
     if "exclusively lock" in text or "Device or resource busy" in text:
         return "it is busy, another program has it open; end that one"
@@ -173,7 +173,7 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """Results of a request."""
 
     session: int
@@ -188,29 +188,29 @@ def request_frame(session: int, number: int, command: int, data: bytes) -> bytes
     return frame(REQUEST.pack(session, number, command) + data)
 
 
-def read_answer(content: bytes) -> Answer | None:
-    """The answer in a frame; None where there is none."""
+def read_answer(content: bytes) -> Reply | None:
+    """Return the answer in a frame; None where there is none."""
     if len(content) < ANSWER.size:
         return None
     session, boot, number, status = ANSWER.unpack_from(content)
-    return Answer(session, boot, number, status, content[ANSWER.size :])
+    return Reply(session, boot, number, status, content[ANSWER.size :])
 
 
 def frame(content: bytes) -> bytes:
-    """Content between zeros, with its CRC-32, in which no zero is left."""
+    """Return content between zeros, with its CRC-32, in which no zero is left."""
     parts = (content + SUM.pack(zlib.crc32(content))).split(b"\0")
     return b"\0" + b"".join(map(_counted, parts)) + b"\0"
 
 
 def _counted(part: bytes) -> bytes:
-    """Bytes up to a zero, each block of them behind its length and 1; a block of 254 has no zero behind it."""
+    """Return bytes up to a zero, each block behind its length and 1; a block of 254 has no zero behind it."""
     full, rest = divmod(len(part), LONGEST)
     blocks = (b"\xff" + part[at * LONGEST : (at + 1) * LONGEST] for at in range(full))
     return b"".join(blocks) + bytes([rest + 1]) + part[full * LONGEST :]
 
 
 def content_of(coded: bytes) -> bytes | None:
-    """The content of what came between two zeros; None where it is damaged."""
+    """Return the content of what came between two zeros; None where it is damaged."""
     whole, at = bytearray(), 0
     while at < len(coded):
         end = at + coded[at]
@@ -231,7 +231,7 @@ class Frames:
         self._begun = bytearray()
 
     def take(self, data: bytes) -> Iterator[bytes | None]:
-        """The content of each frame that ends in these bytes; None for one that is damaged."""
+        """Yield the content of each frame that ends in these bytes; None for one that is damaged."""
         for byte in data:
             if byte:
                 self._begun.append(byte)

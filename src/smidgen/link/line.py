@@ -19,18 +19,17 @@ from typing import Any
 from smidgen.data.files import read_whole, write_whole
 from smidgen.errors import InputError
 from smidgen.link.frames import (
-    Answer,
     BoardFailed,
     Command,
     Frames,
     LinkError,
+    Reply,
     Restarted,
     Status,
     Stream,
     read_answer,
     request_frame,
 )
-from smidgen.targets.flash import store_words
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
@@ -42,6 +41,16 @@ WAYS_OUT = {
     Command.SAVE: "it has nowhere to keep what it learned, or that is full or worn; write it to a file, with save -o",
     Command.LOAD: "it has saved nothing, or what it saved is damaged or another program's; what it had learned stays",
     Command.REPLAY: "it has kept no example yet, or its flash is another program's or worn; train it first",
+}
+STORE_FAILURES = {  # by the codes of smidgen_store.h
+    -1: "holds nothing yet; save first",
+    -2: "holds no whole state: the power failed during its first save, or its bytes are no save; save again",
+    -3: "holds what another program learned, and keeps it; load that program, or clear the store to start over",
+    -4: "was written by another version of the store, and keeps that; take that version, or clear the store",
+    -5: "has no room for two states; give the region more sectors, or let less learn",
+    -6: "has too few sectors left that can be erased and programmed; what was saved before is there; give it others",
+    -7: "cannot be read; check the driver, and start over",
+    -8: "has sizes that cannot be: sectors are whole units, units have at most 256 bytes, a state has some",
 }
 LEAST_PIECE = 16  # bytes of data in a request, on a line so bad that longer ones hardly arrive whole
 GROWS = 8  # requests that arrive at the first try before longer ones are tried again
@@ -136,8 +145,7 @@ class Line:
             raise LinkError(f"{what} is not in this program")
         if answer.status == Status.FAILED:
             (code,) = self.read(CODE, command, answer.data)
-            meaning = store_words(code)
-            reason = f" (of a store that means: it {meaning})" if meaning else ""
+            reason = f" (of a store that means: it {STORE_FAILURES[code]})" if code in STORE_FAILURES else ""
             way = f": {WAYS_OUT[command]}" if command in WAYS_OUT else ""
             raise BoardFailed(f"{what} failed on the board, its function gave {code}{reason}{way}")
         if answer.status == Status.DISORDER:
@@ -145,7 +153,7 @@ class Line:
         raise LinkError(f"{what} was refused: the board is not ready for it, or the data does not fit its program")
 
     def read(self, layout: struct.Struct, command: Command, data: bytes) -> tuple[Any, ...]:
-        """The numbers in what a request was answered with."""
+        """Return the numbers in what a request was answered with."""
         if len(data) != layout.size:
             raise LinkError(
                 f"{self.stream.name} answers {command.name.lower()} with {len(data)} bytes, not {layout.size}; it was "
@@ -168,7 +176,7 @@ class Line:
         return answer
 
     def take(self, command: Command, size: int, which: bytes = b"") -> bytes:
-        """So many bytes of a block on the board, in pieces."""
+        """Return so many bytes of a block on the board, in pieces."""
         data = b""
         while len(data) < size:
             count = min(self.piece, size - len(data))
@@ -186,7 +194,7 @@ class Line:
     def close(self) -> None:
         self.stream.close()
 
-    def _exchange(self, command: Command, data: bytes, first: bool = False) -> Answer:
+    def _exchange(self, command: Command, data: bytes, first: bool = False) -> Reply:
         self._number = (self._number + 1) & 0xFFFF
         sent = request_frame(self._session, self._number, command, data)
         self.sent, before = self.sent + 1, self.sent_in_all
@@ -196,7 +204,7 @@ class Line:
             raise Restarted(f"{self.stream.name} has restarted")
         return answer
 
-    def _until_answered(self, sent: bytes, command: Command, first: bool) -> Answer:
+    def _until_answered(self, sent: bytes, command: Command, first: bool) -> Reply:
         """Send until the answer comes: again at once where something damaged came, else after a while."""
         timing = self.timing
         patience, wait, tries = timing.first if first else timing.silent, timing.again, 0
@@ -219,8 +227,8 @@ class Line:
                     break
         raise LinkError(self._silence(command, patience, tries))
 
-    def _look(self, came: bytes) -> tuple[Answer | None, bool]:
-        """The answer to the request under way, if it came; and whether something that is damaged did."""
+    def _look(self, came: bytes) -> tuple[Reply | None, bool]:
+        """Return the answer to the request under way, if it came; and whether something that is damaged did."""
         found, damaged = None, False
         self._garbage += len(came)
         for content in self._frames.take(came):

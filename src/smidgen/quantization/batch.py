@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import reduce
 from typing import TypeVar
 
 import numpy as np
@@ -18,9 +21,44 @@ from smidgen.ops.normalize import BatchNorm
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.weighted import Weighted, Windowed, weighted
 from smidgen.ops.window import Window
+from smidgen.threads import in_order
 
 Result = TypeVar("Result")
+ProgressCallback = Callable[["QuantizationProgress"], None]
 EXACT = 1 << 24  # float32 adds whole numbers below this without rounding
+BATCH = 8  # samples at once
+
+
+@dataclass(frozen=True)
+class QuantizationProgress:
+    """The stage under way, and how many samples of how many are done."""
+
+    doing: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes over samples, a few at a time, shared out among threads."""
+
+    on_progress: ProgressCallback = lambda _: None
+    threads: int = 1
+
+    def each(self, function: Callable[[slice], Result], count: int, doing: str) -> Iterator[Result]:
+        """Yield function(places) of a few samples at a time, in their order; `on_progress` is called for each batch."""
+        places = [slice(at, min(at + BATCH, count)) for at in range(0, count, BATCH)]
+        self.on_progress(QuantizationProgress(doing, 0, count))
+        with closing(in_order(function, places, self.threads)) as results:
+            for batch, result in zip(places, results, strict=True):
+                yield result
+                self.on_progress(QuantizationProgress(doing, batch.stop, count))
+
+    def look(
+        self, graph: Graph, samples: Array, look: Callable[[Value, Array], Result | None], doing: str
+    ) -> Iterator[dict[Value, Result]]:
+        """Yield what `look` finds in each value of the graph, a few samples at a time."""
+        return self.each(lambda places: look_at(graph, samples[places], look), len(samples), doing)
 
 
 def run_batch(graph: Graph, samples: Array, visit: Callable[[Value, Array], None]) -> None:
@@ -41,7 +79,7 @@ class Values:
 
     def __init__(self, graph: Graph, samples: Array) -> None:
         self.graph, self.left = graph, Counter(v for node in graph.nodes for v in set(node.ins))
-        self.values: dict[Value, Array] = {graph.inputs[0]: samples}
+        self.values = {graph.inputs[0]: samples}
 
     def of(self, node: Node) -> tuple[Array, ...]:
         """Return a node's inputs."""
@@ -76,9 +114,8 @@ def look_at(graph: Graph, samples: Array, look: Callable[[Value, Array], Result 
 
 def scores_of(graph: Graph, samples: Array) -> Array:
     """Run the graph on samples and return its scores, [samples, classes]."""
-    return look_at(graph, samples, lambda v, array: array.reshape(len(array), -1) if v == graph.scores else None)[
-        graph.scores
-    ]
+    found = look_at(graph, samples, lambda v, array: array if v == graph.scores else None)[graph.scores]
+    return found.reshape(len(found), -1)
 
 
 def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:
@@ -108,11 +145,11 @@ def accumulate(node: Node, x: Array, w: Array, b: Array) -> Array:
     return sums
 
 
-def _taps(x: Array, window: Window, fill: float) -> Iterator[tuple[int, int, Array]]:
+def _taps(x: Array, window: Window) -> Iterator[tuple[int, int, Array]]:
     """Yield for each tap of the kernel the elements it meets at every step: [samples, rows, columns, c]."""
     top, bottom, left, right = window.pad
     if any(window.pad):
-        x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+        x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
     (sy, sx), (dy, dx) = window.stride, window.dilation
     rows = (x.shape[1] - window.reach[0]) // sy + 1
     columns = (x.shape[2] - window.reach[1]) // sx + 1
@@ -125,7 +162,7 @@ def _taps(x: Array, window: Window, fill: float) -> Iterator[tuple[int, int, Arr
 def _convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
     """Multiply windows laid out in rows by the weights: one matrix product per group."""
     count, wide = w.shape[0] // groups, w.shape[3]
-    taps = [tap for _, _, tap in _taps(x, window, 0.0)]
+    taps = [tap for _, _, tap in _taps(x, window)]
     n, rows, columns, _ = taps[0].shape
     out = np.empty((n, rows, columns, w.shape[0]), x.dtype)
     for g in range(groups):
@@ -139,12 +176,8 @@ def _convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
 
 def _depthwise(x: Array, w: Array, window: Window) -> Array:
     times = w.shape[3] // x.shape[3]
-    acc: Array | None = None
-    for i, j, tap in _taps(x, window, 0.0):
-        part = (np.repeat(tap, times, axis=3) if times > 1 else tap) * w[0, i, j]
-        acc = part if acc is None else np.add(acc, part, out=acc)
-    assert acc is not None
-    return acc
+    parts = ((np.repeat(tap, times, axis=3) if times > 1 else tap) * w[0, i, j] for i, j, tap in _taps(x, window))
+    return reduce(lambda acc, part: np.add(acc, part, out=acc), parts)
 
 
 def _elementwise(node: Node, arrays: tuple[Array, ...], held: tuple[bool, ...]) -> Array:
@@ -161,8 +194,7 @@ def _as_channels(node: Node, x: Array) -> Array:
     """Run a pool, which treats channels one by one, with the samples as more channels."""
     n, _, h, w, c = x.shape
     y = np.asarray(node.op.ref(node, np.ascontiguousarray(x[:, 0].transpose(1, 2, 0, 3)).reshape(1, h, w, n * c)))
-    apart = np.moveaxis(y.reshape(*y.shape[:-1], n, c), -2, 0)
-    return np.ascontiguousarray(apart)
+    return np.ascontiguousarray(np.moveaxis(y.reshape(*y.shape[:-1], n, c), -2, 0))
 
 
 def _one_by_one(node: Node, arrays: tuple[Array, ...], held: tuple[bool, ...]) -> Array:

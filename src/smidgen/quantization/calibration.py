@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Literal, TypeVar, get_args
+from dataclasses import replace
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -15,8 +13,7 @@ from smidgen.ir import Array, Graph, Node, QParams, Value
 from smidgen.ir.rewriting import readers, uses
 from smidgen.ops.lookup import Lookup
 from smidgen.ops.lstm import MOST_BITS, Lstm
-from smidgen.quantization.batch import look_at
-from smidgen.threads import in_order
+from smidgen.quantization.batch import Passes
 
 Method = Literal["minmax", "average", "percentile", "mse"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -24,66 +21,18 @@ BINS = 2048  # of a histogram
 STEPS = 255  # of an int8 range
 CLIPS = np.linspace(0.3, 1.0, 71)  # shares of the range that `mse` tries
 NARROWEST = 1e-6  # of a range: a tensor that never leaves zero gets at least this
-BATCH = 8  # samples at once
 POINTS = 1 << 14  # at which a function is looked at
 FLAT = 0.25  # steps of its output within which a function counts as constant
-
 ROOM = 2.0  # a cell state may become this many times as large as on the samples
 
-Result = TypeVar("Result")
 Range = tuple[float, float]
-ProgressCallback = Callable[["QuantizationProgress"], None]
 
 
 class QuantizationError(SmidgenError):
     """A graph, or the samples it is to be calibrated with, cannot be quantized."""
 
 
-@dataclass(frozen=True)
-class QuantizationProgress:
-    """The stage under way, and how many samples of how many are done."""
-
-    doing: str
-    done: int
-    total: int
-
-
-def each_batch(
-    function: Callable[[slice], Result], count: int, doing: str, on_progress: ProgressCallback, threads: int
-) -> Iterator[Result]:
-    """Yield function(places) of a few samples at a time, in their order; `on_progress` is called for each batch."""
-    places = [slice(at, min(at + BATCH, count)) for at in range(0, count, BATCH)]
-    on_progress(QuantizationProgress(doing, 0, count))
-    with closing(in_order(function, places, threads)) as results:
-        for batch, result in zip(places, results, strict=True):
-            yield result
-            on_progress(QuantizationProgress(doing, batch.stop, count))
-
-
-def each_look(
-    graph: Graph,
-    samples: Array,
-    look: Callable[[Value, Array], Result | None],
-    doing: str,
-    on_progress: ProgressCallback,
-    threads: int,
-) -> Iterator[dict[Value, Result]]:
-    """Yield what `look` finds in each value of the graph, a few samples at a time."""
-
-    def run(places: slice) -> dict[Value, Result]:
-        return look_at(graph, samples[places], look)
-
-    return each_batch(run, len(samples), doing, on_progress, threads)
-
-
-def calibrate(
-    graph: Graph,
-    samples: Array,
-    method: Method,
-    percentile: float,
-    on_progress: ProgressCallback,
-    threads: int = 1,
-) -> dict[Value, Range]:
+def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, passes: Passes) -> dict[Value, Range]:
     """Return the range of the input and of every node's output.
 
     `minmax` takes the extremes of all samples, `average` the mean of each sample's extremes; `percentile` keeps
@@ -91,7 +40,7 @@ def calibrate(
     rounding and clipping together is least. Outputs are never clipped: the largest of them decides. A value
     that only a function reads gets the range in which that function is not constant.
     """
-    extremes = _extremes(graph, samples, on_progress, threads)
+    extremes = _extremes(graph, samples, passes)
     whole = {v: (float(low.min()), float(high.max())) for v, (low, high) in extremes.items()}
     ranges = _without_flat_ends(graph, whole)
     outputs = {v: ranges[v] for v in graph.outputs}
@@ -100,7 +49,7 @@ def calibrate(
     if method == "average":
         means = {v: (float(low.mean()), float(high.mean())) for v, (low, high) in extremes.items()}
         return _without_flat_ends(graph, means) | outputs
-    counts = _histograms(graph, samples, ranges, on_progress, threads)
+    counts = _histograms(graph, samples, ranges, passes)
     choose = _least_error_range if method == "mse" else lambda low, high, n: _percentile_range(low, high, n, percentile)
     return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges} | outputs
 
@@ -134,9 +83,7 @@ def _flat_length(y: Array, within: float) -> int:
     return int(np.searchsorted(spread, within, "right")) - 1
 
 
-def _extremes(
-    graph: Graph, samples: Array, on_progress: ProgressCallback, threads: int
-) -> dict[Value, tuple[Array, Array]]:
+def _extremes(graph: Graph, samples: Array, passes: Passes) -> dict[Value, tuple[Array, Array]]:
     """Return the least and largest element of every value, sample by sample."""
 
     def look(value: Value, array: Array) -> tuple[Array, Array]:
@@ -146,16 +93,12 @@ def _extremes(
             raise QuantizationError(f"%{value.name} of {graph.name} is not finite on the samples given; fix the model")
         return low, high
 
-    parts = list(each_look(graph, samples, look, "calibrating", on_progress, threads))
-    return {
-        v: (np.concatenate([part[v][0] for part in parts]), np.concatenate([part[v][1] for part in parts]))
-        for v in parts[0]
-    }
+    parts = list(passes.look(graph, samples, look, "calibrating"))
+    joined = {v: [np.concatenate(ends) for ends in zip(*(part[v] for part in parts), strict=True)] for v in parts[0]}
+    return {v: (low, high) for v, (low, high) in joined.items()}
 
 
-def _histograms(
-    graph: Graph, samples: Array, ranges: dict[Value, Range], on_progress: ProgressCallback, threads: int
-) -> dict[Value, Array]:
+def _histograms(graph: Graph, samples: Array, ranges: dict[Value, Range], passes: Passes) -> dict[Value, Array]:
     """Return how many elements of every value lie in each part of its range."""
 
     def count(value: Value, array: Array) -> Array | None:
@@ -166,7 +109,7 @@ def _histograms(
         return np.bincount(np.clip(bins, 0, BINS - 1), minlength=BINS)
 
     counts = {v: np.zeros(BINS, np.int64) for v in ranges}
-    for part in each_look(graph, samples, count, "counting", on_progress, threads):
+    for part in passes.look(graph, samples, count, "counting"):
         for value, found in part.items():
             counts[value] += found
     return counts
@@ -185,7 +128,10 @@ def _least_error_range(low: float, high: float, counts: Array) -> Range:
     """Return the range, zero included, whose rounding and clipping errors together are least."""
     centres = low + (np.arange(BINS) + 0.5) * ((high - low) / BINS)
     ends = min(low, 0.0), max(high, 0.0)
-    candidates = {(ends[0] * a, ends[1] * b) for a, b in _clip_shares(*ends)}
+    shares = [(share, share) for share in CLIPS]  # of either end: both by the same, and each alone
+    if ends[0] < 0 < ends[1]:
+        shares += [pair for share in CLIPS for pair in ((1.0, share), (share, 1.0))]
+    candidates = {(ends[0] * a, ends[1] * b) for a, b in shares}
 
     def error(range: Range) -> float:
         step = (range[1] - range[0]) / STEPS
@@ -193,15 +139,6 @@ def _least_error_range(low: float, high: float, counts: Array) -> Range:
         return float((counts * (cut**2 + np.where(cut == 0, step**2 / 12, 0))).sum())
 
     return min(sorted(candidates, reverse=True), key=error)
-
-
-def _clip_shares(low: float, high: float) -> Iterator[tuple[float, float]]:
-    """Yield shares of either end to try: both by the same, and each alone."""
-    for share in CLIPS:
-        yield share, share
-        if low < 0 < high:
-            yield 1.0, share
-            yield share, 1.0
 
 
 def scale_of(range: Range) -> QParams:
@@ -212,7 +149,7 @@ def scale_of(range: Range) -> QParams:
     return QParams.per_tensor(width / STEPS, zero)
 
 
-def fit_cells(graph: Graph, samples: Array, on_progress: ProgressCallback, threads: int = 1) -> Graph:
+def fit_cells(graph: Graph, samples: Array, passes: Passes) -> Graph:
     """Return the graph with as many bits before the point of every LSTM cell state as the samples need."""
     if not any(isinstance(node.op, Lstm) for node in graph.nodes):
         return graph
@@ -228,14 +165,14 @@ def fit_cells(graph: Graph, samples: Array, on_progress: ProgressCallback, threa
         return found or None
 
     largest: dict[Value, float] = {}
-    for part in each_look(graph, samples, look, "looking at cells", on_progress, threads):
+    for part in passes.look(graph, samples, look, "looking at cells"):
         for value, size in (pair for found in part.values() for pair in found.items()):
             largest[value] = max(largest.get(value, 0.0), size)
-    return replace(graph, nodes=tuple(_fitted(node, largest.get(node.outs[0], 1.0)) for node in graph.nodes))
 
+    def fitted(node: Node) -> Node:
+        if not isinstance(node.op, Lstm):
+            return node
+        bits = math.ceil(math.log2(max(ROOM * largest.get(node.outs[0], 1.0), 1.0)))
+        return replace(node, op=replace(node.op, bits=min(bits, MOST_BITS)))
 
-def _fitted(node: Node, largest: float) -> Node:
-    if not isinstance(node.op, Lstm):
-        return node
-    bits = math.ceil(math.log2(max(ROOM * largest, 1.0)))
-    return replace(node, op=replace(node.op, bits=min(bits, MOST_BITS)))
+    return replace(graph, nodes=tuple(map(fitted, graph.nodes)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,21 +18,13 @@ from smidgen.ir.rewriting import readers
 from smidgen.ops.elementwise import Activate, Mul
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.weighted import Weighted, weighted
-from smidgen.quantization.calibration import ProgressCallback, each_look
+from smidgen.quantization.batch import Passes
 
 HOMOGENEOUS = ("none", "relu")
 LARGEST_FACTOR = 32.0  # a channel is never scaled by more: dead ones stay numbers
 
 
-@dataclass(frozen=True)
-class Link:
-    """A layer and those that read it, directly or through ops that let a channel's factor pass."""
-
-    before: Node
-    after: tuple[Node, ...]
-
-
-def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambda _: None, threads: int = 1) -> Graph:
+def equalise(graph: Graph, samples: Array, passes: Passes) -> Graph:
     """Scale channels between layers that only feed each other, by the ranges they take on the samples.
 
     A depthwise layer has a scale for every channel it reads, so that its inputs could have one range; for other layers
@@ -42,18 +34,21 @@ def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambd
     links = _links(graph)
     if not links:
         return graph
-    largest = _channel_maxima(graph, samples, {link.before.out for link in links}, on_progress, threads)
+    largest = _channel_maxima(graph, samples, {before.out for before, _ in links}, passes)
     constants = dict(graph.constants)
-    for link in links:
-        factor = _factor(link, constants, largest[link.before.out])
-        _divide(link.before, constants, factor)
-        for node in link.after:
-            _multiply(node, constants, factor)
+    for before, after in links:
+        factor = _factor(after, constants, largest[before.out])
+        _, w, b = before.ins
+        along = weighted(before).along_outputs(factor, constants[w])
+        constants[w], constants[b] = constants[w] / along, constants[b] / factor
+        for node in after:
+            w = node.ins[1]
+            constants[w] = constants[w] * weighted(node).along_inputs(factor, constants[w])
     return replace(graph, constants=constants)
 
 
-def _links(graph: Graph) -> list[Link]:
-    """Return layers with unshared weights that can exchange factors with all their readers."""
+def _links(graph: Graph) -> list[tuple[Node, tuple[Node, ...]]]:
+    """Return layers with unshared weights, each with its readers, all of which can exchange factors with it."""
     held = Counter(v for node in graph.nodes for v in node.ins if v in graph.constants)
     read_by = readers(graph)
 
@@ -65,7 +60,7 @@ def _links(graph: Graph) -> list[Link]:
         if isinstance(node.op, Weighted) and node.op.activation in HOMOGENEOUS and unshared(node):
             after = _layers_after(graph, read_by, node.out)
             if after and all(unshared(other) for other in after):
-                links.append(Link(node, after))
+                links.append((node, after))
     return links
 
 
@@ -83,8 +78,7 @@ def _layers_after(graph: Graph, read_by: Mapping[Value, tuple[Node, ...]], value
                 reached.append(node.out)
             else:
                 return ()
-    grouped = any(weighted(node).groups > 1 for node in found)
-    return () if grouped else tuple(found)
+    return () if any(weighted(node).groups > 1 for node in found) else tuple(found)
 
 
 def _passes_factors(node: Node) -> bool:
@@ -95,24 +89,22 @@ def _passes_factors(node: Node) -> bool:
     return isinstance(op, Mean) or (isinstance(op, Activate | Mul | AvgPool | MaxPool) and op.activation in HOMOGENEOUS)
 
 
-def _channel_maxima(
-    graph: Graph, samples: Array, wanted: set[Value], on_progress: ProgressCallback, threads: int
-) -> dict[Value, Array]:
+def _channel_maxima(graph: Graph, samples: Array, wanted: set[Value], passes: Passes) -> dict[Value, Array]:
     """Return the largest magnitude in each channel."""
 
     def look(value: Value, array: Array) -> Array | None:
         return np.abs(array).max(axis=tuple(range(array.ndim - 1))) if value in wanted else None
 
     largest: dict[Value, Array] = {}
-    for part in each_look(graph, samples, look, "equalising", on_progress, threads):
+    for part in passes.look(graph, samples, look, "equalising"):
         for value, found in part.items():
             largest[value] = np.maximum(largest.get(value, 0), found)
     return largest
 
 
-def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
+def _factor(after: tuple[Node, ...], constants: dict[Value, Array], largest: Array) -> Array:
     """Return the divisor of each channel; 1 for a dead channel."""
-    mixing = [node for node in link.after if weighted(node).mixes_channels]
+    mixing = [node for node in after if weighted(node).mixes_channels]
     if not mixing:
         wanted = largest / (largest.max() or 1.0)
     else:
@@ -121,22 +113,10 @@ def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
         wanted = np.where(weights > 0, wanted, 0)
         wanted /= np.median(wanted[wanted > 0]) if (wanted > 0).any() else 1.0
     half = np.sqrt(np.where(wanted > 0, wanted, 1.0))
-    factor: Array = np.clip(half, 1 / LARGEST_FACTOR, LARGEST_FACTOR).astype(np.float32)
-    return factor
+    return np.asarray(np.clip(half, 1 / LARGEST_FACTOR, LARGEST_FACTOR), np.float32)
 
 
 def _input_weights(weights: Array) -> Array:
     """Return the largest weight on each channel that a layer reads, as a share of the largest on any."""
     most: Array = np.abs(weights).max(axis=tuple(range(weights.ndim - 1)))
     return most / (most.max() or 1.0)
-
-
-def _divide(node: Node, constants: dict[Value, Array], factor: Array) -> None:
-    _, w, b = node.ins
-    along = weighted(node).along_outputs(factor, constants[w])
-    constants[w], constants[b] = constants[w] / along, constants[b] / factor
-
-
-def _multiply(node: Node, constants: dict[Value, Array], factor: Array) -> None:
-    w = node.ins[1]
-    constants[w] = constants[w] * weighted(node).along_inputs(factor, constants[w])

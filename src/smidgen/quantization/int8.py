@@ -104,46 +104,38 @@ def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
     values = {v: g.input(v.name, Type(v.type.shape, "int8", scales[v])) for v in graph.inputs}
     for node in graph.nodes:
         q, op = scales[node.out], node.op
-        if isinstance(op, Weighted):
+        if isinstance(op, Weighted | Recurrent | Normalize):
             x = values[node.ins[0]]
-            w, b = (graph.constants[v] for v in node.ins[1:])
-            ins: tuple[Value, ...] = (x, *_layer_constants(g, node, x.type, w, b))
-        elif isinstance(op, Recurrent):
-            x = values[node.ins[0]]
-            ins = (x, *_gate_constants(g, graph, node, x.type.scale, q.one))
-        elif isinstance(op, Normalize):
-            scale, shift = (graph.constants[v] for v in node.ins[1:])
-            ins = (values[node.ins[0]], *_normalization(g, node, scale, shift, q))
-        elif isinstance(op, ONE_QUANTIZATION):
-            ins = tuple(_in_scale(g, graph, values, v, q) for v in node.ins)
+            ins: tuple[Value, ...] = (x, *_constants(g, node, [graph.constants[v] for v in node.ins[1:]], x.type, q))
         else:
-            ins = tuple(_operand(g, graph, values, v) for v in node.ins)
+            wanted = q if isinstance(op, ONE_QUANTIZATION) else None
+            ins = tuple(_operand(g, graph, values, v, wanted) for v in node.ins)
         rounded = _without_redundant_activation(op, node.out.type.shape, q)
         values[node.out] = g.emit(rounded, *ins, q=q, name=node.out.name)
     return g.graph(*(values[v] for v in graph.outputs))
 
 
-def _operand(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Value) -> Value:
-    """Return a node's input: a value made before, or a constant as int8 with one scale."""
-    if value not in graph.constants:
-        return values[value]
-    data = graph.constants[value]
-    q = scale_of((float(data.min()), float(data.max())))
-    return g.constant(value.name, numerics.quantize(data, q), q)
-
-
-def _in_scale(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Value, q: QParams) -> Value:
-    """Return a node's input in this quantization."""
-    if value in graph.constants:
-        return g.constant(value.name, numerics.quantize(graph.constants[value], q), q)
+def _operand(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Value, q: QParams | None) -> Value:
+    """Return a node's input, a value made before or a constant as int8, in the quantization wanted if there is one."""
+    if (data := graph.constants.get(value)) is not None:
+        q = q or scale_of((float(data.min()), float(data.max())))
+        return g.constant(value.name, numerics.quantize(data, q), q)
     made = values[value]
-    return made if made.type.q == q else g.emit(Requantize(), made, q=q, name=f"{made.name}.requantized")
+    return made if q in (None, made.type.q) else g.emit(Requantize(), made, q=q, name=f"{made.name}.requantized")
 
 
-def _normalization(g: Builder, node: Node, scale: Array, shift: Array, q: QParams) -> tuple[Value, Value]:
-    """Return scales in int16 and shifts in parts of the output's step."""
-    rounded = rounded_constants(scale, shift, q)
-    return g.constant(node.ins[1].name, rounded.scale, rounded.q), g.constant(node.ins[2].name, rounded.shift)
+def _constants(g: Builder, node: Node, held: list[Array], x: Type, q: QParams) -> tuple[Value, ...]:
+    """Return a layer's constants as integers, given those in float32."""
+    if isinstance(node.op, Recurrent):
+        return _gate_constants(g, node, held, x.scale, q.one)
+    _, first, second = node.ins
+    if isinstance(node.op, Normalize):  # scales in int16, shifts in parts of the output's step
+        rounded = rounded_constants(held[0], held[1], q)
+        return g.constant(first.name, rounded.scale, rounded.q), g.constant(second.name, rounded.shift)
+    (w, b), axis = held, weighted(node).weight_axis
+    scales = weight_scales(w, b, axis, x.scale)
+    bias = np.rint(b / (x.scale * scales)).astype(np.int32)  # in steps of the accumulator
+    return _rounded_weights(g, first.name, w, scales, axis), g.constant(second.name, bias)
 
 
 def _without_redundant_activation(op: Op, shape: tuple[int, ...], q: QParams) -> Op:
@@ -155,25 +147,15 @@ def _without_redundant_activation(op: Op, shape: tuple[int, ...], q: QParams) ->
     return replace(op, activation="none") if limits == (numerics.INT8_MIN, numerics.INT8_MAX) else op  # type: ignore[call-arg]
 
 
-def _layer_constants(g: Builder, node: Node, x: Type, w: Array, b: Array) -> tuple[Value, Value]:
-    """Return weights rounded channel by channel, and the bias in steps of the accumulator."""
-    assert isinstance(node.op, Weighted)
-    axis = node.op.weight_axis
-    scales = weight_scales(w, b, axis, x.scale)
-    bias = np.rint(b / (x.scale * scales)).astype(np.int32)
-    return _rounded_weights(g, node.ins[1].name, w, scales, axis), g.constant(node.ins[2].name, bias)
-
-
 def _rounded_weights(g: Builder, name: str, w: Array, scales: Array, axis: int) -> Value:
     along = [-1 if i == axis else 1 for i in range(w.ndim)]
     rounded = np.clip(np.rint(w / scales.reshape(along)), -WEIGHT_STEPS, WEIGHT_STEPS).astype(np.int8)
     return g.constant(name, rounded, QParams.per_channel(scales, axis))
 
 
-def _gate_constants(g: Builder, graph: Graph, node: Node, x_scale: float, y_scale: float) -> tuple[Value, ...]:
+def _gate_constants(g: Builder, node: Node, held: list[Array], x_scale: float, y_scale: float) -> tuple[Value, ...]:
     """Return weights of x and of the hidden state rounded gate by gate, and the bias in steps of its sums."""
-    w, u, b = (graph.constants[v] for v in node.ins[1:])
-    gates = len(w)
+    (w, u, b), gates = held, len(held[0])
     beside = np.zeros((gates, b.shape[1]))  # added to the sums of the hidden state
     beside[-1] = b[-1] if len(b) > gates else 0.0
     made, steps = [], []
@@ -194,8 +176,7 @@ def weight_scales(w: Array, b: Array, axis: int, x_scale: float) -> Array:
     scales = np.abs(w).max(axis=others).astype(np.float64) / WEIGHT_STEPS
     scales = np.where(scales > 0, scales, scales.max() or 1.0 / WEIGHT_STEPS)
     least = np.abs(b.astype(np.float64)) / (x_scale * LARGEST_BIAS)
-    wide: Array = np.maximum(scales, least).astype(np.float32).astype(np.float64)
-    return wide
+    return np.asarray(np.maximum(scales, least).astype(np.float32), np.float64)
 
 
 def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array) -> Graph:
@@ -215,7 +196,8 @@ def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array)
         elif isinstance(node.op, Weighted):
             sums, wanted = accumulate(node, *ints.of(node)), accumulate(twin, *reals.of(twin))
             off = _mean_error(node, sums, wanted)
-            constants[node.ins[2]] = _clip_bias(constants[node.ins[2]] - off)
+            bias = np.clip(constants[node.ins[2]] - off, -2 * LARGEST_BIAS, 2 * LARGEST_BIAS)
+            constants[node.ins[2]] = bias.astype(np.int32)
             ints.keep(node, node.op.finish(node, sums - off))
             reals.keep(twin, weighted(twin).finish(twin, wanted))
         else:
@@ -231,9 +213,4 @@ def _mean_error(node: Node, sums: Array, wanted: Array) -> Array:
     step = node.ins[0].type.scale * np.array(w.scale)
     axes = tuple(range(sums.ndim - 1))
     errors = sums.mean(axis=axes) - wanted.mean(axis=axes, dtype=np.float64) / step
-    steps: Array = np.rint(np.clip(errors, -LARGEST_BIAS, LARGEST_BIAS)).astype(np.int64)
-    return steps
-
-
-def _clip_bias(bias: Array) -> Array:
-    return np.clip(bias, -2 * LARGEST_BIAS, 2 * LARGEST_BIAS).astype(np.int32)
+    return np.asarray(np.rint(np.clip(errors, -LARGEST_BIAS, LARGEST_BIAS)), np.int64)

@@ -9,7 +9,7 @@ Confidence alone would mislead: numbers that are far too large make every networ
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -22,8 +22,8 @@ from smidgen.ir import Array, Graph
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.rewriting import producers, readers
 from smidgen.ops.softmax import Softmax
-from smidgen.quantization.batch import scores_of
-from smidgen.quantization.calibration import ProgressCallback, QuantizationError, each_batch
+from smidgen.quantization.batch import Passes, scores_of
+from smidgen.quantization.calibration import QuantizationError
 from smidgen.quantization.folding import affine
 from smidgen.quantization.report import scored_classes
 
@@ -87,12 +87,7 @@ class PixelChoice:
 
 
 def choose_preprocessing(
-    graph: Graph,
-    images: Sequence[Array],
-    labelled: Samples | None,
-    conventions: Conventions,
-    on_progress: ProgressCallback,
-    threads: int = 1,
+    graph: Graph, images: Sequence[Array], labelled: Samples | None, conventions: Conventions, passes: Passes
 ) -> PixelChoice:
     """Return what the graph states, its first layers imply, or the data show; raise QuantizationError if none is clear.
 
@@ -103,49 +98,41 @@ def choose_preprocessing(
     usable = fitting(conventions, graph.image.type.shape[-1])
     if (name := named_by_layers(graph, usable)) is not None:
         return PixelChoice(usable[name], "layers", name)
-    _check_scores(graph)
-    trial = _Trial(graph, usable, on_progress, threads)
-    return trial.by_mirrors(evenly(images, TRIED)) if labelled is None else trial.by_labels(labelled.spread(TRIED))
-
-
-def _check_scores(graph: Graph) -> None:
-    """Raise unless the first output is a list of scores to compare conventions by, and no copy of the image."""
-    if scored_classes(graph) is None or graph.scores.type.size == graph.image.type.size:
+    if scored_classes(graph) is None or graph.scores.type.size == graph.image.type.size:  # no scores to compare
         raise QuantizationError(
             f"{graph.name} does not say how pixels become numbers, and its output {list(graph.scores.type.shape)} is "
             "no list of scores to compare conventions by; give smidgen quantize --pixels, or --mean and --std"
         )
+    trial = _Conventions(graph, usable, passes)
+    return trial.by_mirrors(evenly(images, TRIED)) if labelled is None else trial.by_labels(labelled.spread(TRIED))
 
 
-class _Trial:
+class _Conventions:
     """A network under each of some conventions."""
 
-    def __init__(self, graph: Graph, usable: Conventions, on_progress: ProgressCallback, threads: int) -> None:
-        self.graph, self.usable, self.on_progress, self.threads = graph, usable, on_progress, threads
+    def __init__(self, graph: Graph, usable: Conventions, passes: Passes) -> None:
+        self.graph, self.usable, self.passes = graph, usable, passes
         made_by = producers(graph).get(graph.scores)
         self.probabilities = made_by is not None and isinstance(made_by.op, Softmax)
 
     def by_labels(self, samples: Samples) -> PixelChoice:
-        labels = np.array(samples.labels)
-        count = len(labels)
-        tried: list[Tried] = []
-        likely: list[Array] = []
+        labels, count = np.array(samples.labels), len(samples)
+        chance = float(np.bincount(labels).max() / count)
+        enough = chance + CLEAR * math.sqrt(chance * (1 - chance) / count)
+        tried, likely = list[Tried](), list[Array]()
         for name, usual in self.usable.items():
             p = self.run(name, usual, samples.images)
             accuracy = float(np.mean(p.argmax(axis=1) == labels))
             tried.append(Tried(name, usual, accuracy, None, float(p.max(axis=1).mean())))
             likely.append(_likelihoods(p, labels))
         best = _clear_winner(likely)
-        chance = float(np.bincount(labels).max() / count)
-        enough = chance + CLEAR * math.sqrt(chance * (1 - chance) / count)
         if best is None or (tried[best].accuracy or 0.0) <= enough:
             raise self.unclear(f"the accuracy on {count} images, {chance:.1%} of them of one class,", tried)
         return PixelChoice(tried[best].preprocessing, "labels", tried[best].convention, count, tuple(tried))
 
     def by_mirrors(self, images: Sequence[Array]) -> PixelChoice:
         mirrored = [np.ascontiguousarray(image[:, ::-1]) for image in images]
-        tried: list[Tried] = []
-        bits: list[Array] = []
+        tried, bits = list[Tried](), list[Array]()
         for name, usual in self.usable.items():
             p, q = (self.run(name, usual, seen) for seen in (images, mirrored))
             bits.append(_predicted_bits(p, q))
@@ -170,29 +157,24 @@ class _Trial:
             with np.errstate(all="ignore"):  # numbers the network was not made for may overflow, and lose
                 return scores_of(graph, np.stack(shown)).astype(np.float64)
 
-        parts = each_batch(run, len(images), f"trying pixels {name}", self.on_progress, self.threads)
-        scores = np.nan_to_num(np.concatenate(list(parts)), nan=0.0)
-        return scores if self.probabilities else _softmax(scores)
-
-
-def _softmax(scores: Array) -> Array:
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    probabilities: Array = powers / powers.sum(axis=1, keepdims=True)
-    return probabilities
+        parts = self.passes.each(run, len(images), f"trying pixels {name}")
+        scores: Array = np.nan_to_num(np.concatenate(list(parts)), nan=0.0)
+        if self.probabilities:
+            return scores
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _likelihoods(p: Array, classes: Array) -> Array:
     """Return the logarithm of the probability of each image's class."""
-    likely: Array = np.log2(np.maximum(p[np.arange(len(p)), classes], LEAST))
-    return likely
+    return np.asarray(np.log2(np.maximum(p[np.arange(len(p)), classes], LEAST)))
 
 
 def _predicted_bits(p: Array, mirrored: Array) -> Array:
     """Return the bits that each image predicts of the class chosen for its mirror image: 0 if all images are alike."""
     chosen = mirrored.argmax(axis=1)
     usual = (p.mean(axis=0) + mirrored.mean(axis=0)) / 2
-    bits: Array = _likelihoods(p, chosen) - np.log2(np.maximum(usual[chosen], LEAST))
-    return bits
+    return np.asarray(_likelihoods(p, chosen) - np.log2(np.maximum(usual[chosen], LEAST)))
 
 
 def _clear_winner(evidence: Sequence[Array]) -> int | None:
@@ -204,10 +186,8 @@ def _clear_winner(evidence: Sequence[Array]) -> int | None:
 
 def usual_name(stated: Preprocessing) -> str | None:
     """Return the convention that a preprocessing is, its order and fit aside; None if it is none."""
-    for name, usual in CONVENTIONS.items():
-        if (stated.mean, stated.std, stated.range) == (usual.mean, usual.std, usual.range):
-            return name
-    return None
+    alike = (name for name, usual in CONVENTIONS.items() if replace(stated, order=usual.order, fit=usual.fit) == usual)
+    return next(alike, None)
 
 
 def fitting(conventions: Conventions, channels: int) -> dict[str, Preprocessing]:
@@ -240,8 +220,7 @@ def named_by_layers(graph: Graph, conventions: Conventions) -> str | None:
 
 
 def _normalizes(usual: Preprocessing, scale: Array, shift: Array) -> bool:
-    ends = np.sort(usual.numbers(len(scale))[[0, 255]] * scale + shift, axis=0)
-    low, high = ends
+    low, high = np.sort(usual.numbers(len(scale))[[0, 255]] * scale + shift, axis=0)
     spread = high - low
     near = np.all((low <= BESIDE * spread) & (high >= -BESIDE * spread))
     return bool(near and np.all((spread >= NORMALIZED[0]) & (spread <= NORMALIZED[1])))
@@ -249,18 +228,12 @@ def _normalizes(usual: Preprocessing, scale: Array, shift: Array) -> bool:
 
 def _first_map(graph: Graph) -> tuple[Array, Array]:
     """Return scale and shift of all maps y = x · scale + shift at the beginning of a network, channel by channel."""
-    channels = graph.image.type.shape[-1]
-    scale, shift = np.ones(channels), np.zeros(channels)
-    for a, b in _leading_maps(graph):
-        scale, shift = scale * a, shift * a + b
-    return scale, shift
-
-
-def _leading_maps(graph: Graph) -> Iterator[tuple[Array, Array]]:
     read_by, value = readers(graph), graph.image
+    scale, shift = np.ones(value.type.shape[-1]), np.zeros(value.type.shape[-1])
     while len(nodes := read_by.get(value, ())) == 1:
         found = affine(graph, nodes[0])
         if found is None or found.x != value or found.activation != "none":
-            return
-        yield found.scale.astype(np.float64), found.shift.astype(np.float64)
-        value = nodes[0].out
+            break
+        a, b = found.scale.astype(np.float64), found.shift.astype(np.float64)
+        scale, shift, value = scale * a, shift * a + b, nodes[0].out
+    return scale, shift

@@ -15,21 +15,13 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, verify
 from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
-from smidgen.quantization.calibration import (
-    BATCH,
-    METHODS,
-    Method,
-    ProgressCallback,
-    QuantizationError,
-    QuantizationProgress,
-    calibrate,
-    fit_cells,
-)
+from smidgen.quantization.batch import BATCH, Passes, ProgressCallback, QuantizationProgress
+from smidgen.quantization.calibration import METHODS, Method, QuantizationError, calibrate, fit_cells
 from smidgen.quantization.equalization import equalise
 from smidgen.quantization.folding import fold
 from smidgen.quantization.int8 import check_ops, correct_biases, input_scale, round_graph, share_scales
 from smidgen.quantization.pixels import CONVENTIONS, Conventions, PixelChoice, choose_preprocessing, usual_name
-from smidgen.quantization.report import Accuracy, Report, compare, scored_classes, top1
+from smidgen.quantization.report import Accuracy, QuantizationReport, compare, scored_classes, top1
 from smidgen.threads import in_order, threads_for
 
 CALIBRATED = 128  # images that set the ranges in `quantize_with`, at most
@@ -62,7 +54,7 @@ class Quantized:
     """An int8 graph, and how well it follows the float graph it came from."""
 
     graph: Graph
-    report: Report
+    report: QuantizationReport
     pixels: PixelChoice | None  # None where the samples are no images
 
     def __str__(self) -> str:
@@ -94,30 +86,39 @@ def quantize(
     _check_labels(graph, labelled)
     real = fold(graph)
     check_ops(real)
-    count = threads_for(len(images), BATCH, threads)
+    passes = Passes(on_progress, threads_for(len(images), BATCH, threads))
+    choice: PixelChoice | None = None
     if preprocessing is not None:
-        choice: PixelChoice | None = _as_given(graph, preprocessing, pixels)
-    else:
-        choice = choose_preprocessing(graph, images, labelled, conventions, on_progress, count) if pixels else None
-    real = replace(real, preprocessing=choice.preprocessing if choice else _front_end(graph))
+        if not pixels:
+            raise QuantizationError(
+                f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
+            )
+        choice = PixelChoice(preprocessing, "given", usual_name(preprocessing))
+    elif pixels:
+        choice = choose_preprocessing(graph, images, labelled, conventions, passes)
+    front_end = graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
+    real = replace(real, preprocessing=choice.preprocessing if choice else front_end)
     verify(real)
-    samples = _samples(real, images, count)
+    samples = _samples(real, images, passes.threads)
     used, others = _split_samples(len(samples))
     if recipe.equalise:
-        real = equalise(real, samples[used], on_progress, count)
-    real = fit_cells(real, samples[used], on_progress, count)
-    ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, on_progress, count)
+        real = equalise(real, samples[used], passes)
+    real = fit_cells(real, samples[used], passes)
+    ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, passes)
     given = input_scale(choice.preprocessing, samples.shape[-1]) if choice else None
     rounded = round_graph(real, share_scales(real, ranges, given))
-    integers = _samples(rounded, images, count)
+    integers = _samples(rounded, images, passes.threads)
     if recipe.correct:
         corrected = _evenly_spaced(used, CORRECTED)
         on_progress(QuantizationProgress("correcting", 0, 1))
         rounded = correct_biases(real, rounded, samples[corrected], integers[corrected])
     seen = _evenly_spaced(others, COMPARED)
-    compared = compare(real, rounded, samples[seen], integers[seen], on_progress, count)
-    known = None if labelled is None else _accuracy(real, rounded, labelled, on_progress, count)
-    report = compared.report(graph.name, recipe.method, len(used), len(used) < len(samples), known)
+    found = compare(real, rounded, samples[seen], integers[seen], passes)
+    known = None
+    if labelled is not None:
+        known = Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
+    apart = len(used) < len(samples)
+    report = QuantizationReport(graph.name, recipe.method, len(used), len(seen), apart, *found, known)
     return Quantized(rounded, report, choice)
 
 
@@ -134,18 +135,6 @@ def is_float(graph: Graph) -> bool:
     return not any(v.type.dtype == "int8" for v in computed)
 
 
-def _front_end(graph: Graph) -> LogMel | None:
-    return graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
-
-
-def _as_given(graph: Graph, preprocessing: Preprocessing, pixels: bool) -> PixelChoice:
-    if not pixels:
-        raise QuantizationError(
-            f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
-        )
-    return PixelChoice(preprocessing, "given", usual_name(preprocessing))
-
-
 def _check_labels(graph: Graph, labelled: Samples | None) -> None:
     """Raise QuantizationError unless the labels, where there are any, are classes that the graph scores."""
     if labelled is None:
@@ -156,12 +145,6 @@ def _check_labels(graph: Graph, labelled: Samples | None) -> None:
             f"{len(labelled)} images with labels up to {largest} cannot give the accuracy of {graph.name}, whose "
             f"output is {list(graph.scores.type.shape)}; give images of its classes, or none"
         )
-
-
-def _accuracy(real: Graph, rounded: Graph, labelled: Samples, on_progress: ProgressCallback, threads: int) -> Accuracy:
-    """Return the accuracy of both graphs on labelled images."""
-    right = (top1(graph, labelled, on_progress, threads) for graph in (real, rounded))
-    return Accuracy(len(labelled), *right)
 
 
 def _split_samples(count: int) -> tuple[Array, Array]:

@@ -14,8 +14,9 @@ from smidgen.data.samples import Samples
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
 from smidgen.ops.elementwise import Requantize
-from smidgen.quantization.batch import run_batch, run_node, scores_of
-from smidgen.quantization.calibration import ProgressCallback, each_batch, functions_of
+from smidgen.ops.lookup import Lookup
+from smidgen.quantization.batch import Passes, run_batch, run_node, scores_of
+from smidgen.quantization.calibration import functions_of
 
 WEAK = 10.0  # dB: below this a layer is pointed out
 
@@ -50,7 +51,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Report:
+class QuantizationReport:
     """An int8 graph against the float graph it came from, on samples that did not set its ranges."""
 
     model: str
@@ -104,82 +105,48 @@ def _decibels(ratio: float | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Noise:
-    """Sums of squares of a signal and of what was added to it."""
+class _Batch:
+    """Results of a few samples: squares of each layer's signal, of its noise and of its own noise; equal choices."""
 
-    signal: float = 0.0
-    noise: float = 0.0
-
-    @staticmethod
-    def between(wanted: Array, got: Array) -> _Noise:
-        signal = np.square(wanted, dtype=np.float64).sum()
-        return _Noise(float(signal), float(np.square(wanted.astype(np.float64) - got).sum()))
-
-    def __add__(self, other: _Noise) -> _Noise:
-        return _Noise(self.signal + other.signal, self.noise + other.noise)
-
-    @property
-    def ratio(self) -> float | None:
-        if self.noise == 0 or self.signal == 0:
-            return None
-        return 10 * math.log10(self.signal / self.noise)
+    squares: dict[str, Array]
+    same: int
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """The results of a few samples: the noise of each layer after all before it and alone, and equal first choices."""
-
-    noise: dict[str, tuple[_Noise, _Noise]]
-    same: int
-    count: int
-
-
-class Comparison:
+class _Comparison:
     """Two graphs side by side on the same samples."""
 
-    def __init__(self, real: Graph, rounded: Graph) -> None:
-        self.real, self.rounded = real, rounded
-        self.nodes = {node.out.name: node for node in rounded.nodes}
-        self.functions = functions_of(rounded)
-        self.whole = {name: _Noise() for name in self.nodes}
-        self.alone = {name: _Noise() for name in self.nodes}
-        self.same = self.count = 0
+    real: Graph
+    rounded: Graph
+    nodes: dict[str, Node]  # of the rounded graph, by their outputs
+    functions: dict[str, Lookup]
 
     def run(self, samples: Array, integers: Array) -> _Batch:
         """Run both graphs: `samples` are the float graph's input, `integers` the same as int8."""
         got: dict[str, Array] = {}
         run_batch(self.rounded, integers, lambda v, array: got.update({v.name: array}))
         floats: dict[str, Array] = {}
-        noise: dict[str, tuple[_Noise, _Noise]] = {}
+        squares: dict[str, Array] = {}
 
         def look(value: Value, array: Array) -> None:
             floats[value.name] = array
             node = self.nodes.get(value.name)
-            if node is not None:
-                wanted = self._seen(value.name, array)
-                results = (_reals(node.out, result) for result in (got[value.name], self._alone(node, floats)))
-                whole, alone = (_Noise.between(wanted, self._seen(value.name, result)) for result in results)
-                noise[value.name] = whole, alone
+            if node is not None and (q := node.out.type.q) is not None:
+                alone = run_node(node, tuple(self._rounded(v, floats) for v in node.ins), self.rounded)
+                results = (dequantize(result, q) for result in (got[value.name], alone))
+                wanted, *seen = (self._seen(value.name, one) for one in (array, *results))
+                off = (np.square(wanted.astype(np.float64) - one).sum() for one in seen)
+                squares[value.name] = np.array([np.square(wanted, dtype=np.float64).sum(), *off])
 
         run_batch(self.real, samples, look)
         a, b = (found[graph.outputs[0].name] for found, graph in ((floats, self.real), (got, self.rounded)))
         tops = [array.reshape(len(array), -1).argmax(axis=1) for array in (a, b)]
-        return _Batch(noise, int((tops[0] == tops[1]).sum()), len(samples))
-
-    def add(self, batch: _Batch) -> None:
-        for name, (whole, alone) in batch.noise.items():
-            self.whole[name] += whole
-            self.alone[name] += alone
-        self.same += batch.same
-        self.count += batch.count
+        return _Batch(squares, int((tops[0] == tops[1]).sum()))
 
     def _seen(self, name: str, array: Array) -> Array:
         """Return a layer's output for comparison, after the function that is its only reader."""
         function = self.functions.get(name)
         return array if function is None else function.real(array)
-
-    def _alone(self, node: Node, floats: dict[str, Array]) -> Array:
-        return run_node(node, tuple(self._rounded(value, floats) for value in node.ins), self.rounded)
 
     def _rounded(self, value: Value, floats: dict[str, Array]) -> Array:
         """Return a constant, or the float graph's numbers rounded: those before a requantization, which it lacks."""
@@ -190,26 +157,9 @@ class Comparison:
         assert value.type.q is not None
         return quantize(floats[source.name], value.type.q)
 
-    def report(self, model: str, method: str, calibrated: int, held_out: bool, known: Accuracy | None) -> Report:
-        output = self.whole.get(self.rounded.outputs[0].name, _Noise()).ratio
-        same = self.same / self.count
-        return Report(model, method, calibrated, self.count, held_out, same, output, self._layers(), known)
 
-    def _layers(self) -> tuple[LayerNoise, ...]:
-        known = {node.out.name for node in self.real.nodes}
-        return tuple(
-            LayerNoise(
-                name, type(node.op).__name__, node.out.type.shape, node.out.type.scale, node.out.type.zero,
-                self.whole[name].ratio, self.alone[name].ratio,
-            )
-            for name, node in self.nodes.items()
-            if name in known
-        )  # fmt: skip
-
-
-def _reals(value: Value, array: Array) -> Array:
-    assert value.type.q is not None
-    return dequantize(array, value.type.q)
+def _decibels_of(signal: float, *noises: float) -> tuple[float | None, ...]:
+    return tuple(10 * math.log10(signal / noise) if signal and noise else None for noise in noises)
 
 
 def scored_classes(graph: Graph) -> int | None:
@@ -218,7 +168,7 @@ def scored_classes(graph: Graph) -> int | None:
     return shape[-1] if shape and math.prod(shape) == shape[-1] > 1 else None
 
 
-def top1(graph: Graph, labelled: Samples, on_progress: ProgressCallback, threads: int = 1) -> float:
+def top1(graph: Graph, labelled: Samples, passes: Passes) -> float:
     """Return the share of the images whose class is the graph's largest output."""
 
     def run(places: slice) -> int:
@@ -226,23 +176,25 @@ def top1(graph: Graph, labelled: Samples, on_progress: ProgressCallback, threads
         predicted = scores_of(graph, np.stack(shown)).argmax(axis=1)
         return int((predicted == np.array(labelled.labels[places])).sum())
 
-    return sum(each_batch(run, len(labelled), "testing", on_progress, threads)) / len(labelled)
+    return sum(passes.each(run, len(labelled), "testing")) / len(labelled)
 
 
 def compare(
-    real: Graph,
-    rounded: Graph,
-    samples: Array,
-    integers: Array,
-    on_progress: ProgressCallback,
-    threads: int = 1,
-) -> Comparison:
-    """Compare both graphs on the samples, a few at a time."""
-    comparison = Comparison(real, rounded)
-
-    def run(places: slice) -> _Batch:
-        return comparison.run(samples[places], integers[places])
-
-    for batch in each_batch(run, len(samples), "comparing", on_progress, threads):
-        comparison.add(batch)
-    return comparison
+    real: Graph, rounded: Graph, samples: Array, integers: Array, passes: Passes
+) -> tuple[float, float | None, tuple[LayerNoise, ...]]:
+    """Compare both graphs on the samples: the share of equal first choices, the output's ratio, each layer's noise."""
+    nodes = {node.out.name: node for node in rounded.nodes}
+    both = _Comparison(real, rounded, nodes, functions_of(rounded))
+    same, squares = 0, {name: np.zeros(3) for name in nodes}
+    for batch in passes.each(lambda at: both.run(samples[at], integers[at]), len(samples), "comparing"):
+        same += batch.same
+        for name, found in batch.squares.items():
+            squares[name] += found
+    ratios = {name: _decibels_of(*found.tolist()) for name, found in squares.items()}
+    known = {node.out.name for node in real.nodes}
+    layers = tuple(
+        LayerNoise(name, type(node.op).__name__, type_.shape, type_.scale, type_.zero, *ratios[name])
+        for name, node in nodes.items()
+        if name in known and (type_ := node.out.type)
+    )
+    return same / len(samples), ratios.get(rounded.outputs[0].name, (None, None))[0], layers

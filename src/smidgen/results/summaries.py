@@ -17,7 +17,7 @@ from smidgen.link import Statistics
 from smidgen.memory import PeakParts
 from smidgen.ops.loss import Loss
 from smidgen.pipeline import Replay
-from smidgen.quantization import PixelChoice, Report
+from smidgen.quantization import PixelChoice, QuantizationReport
 from smidgen.selection.rates import ChosenRate
 
 TOP = 5  # elements shown
@@ -101,7 +101,7 @@ class QuantizedFile:
     bytes: int
     preprocessing: Preprocessing | LogMel | None
     pixels: PixelChoice | None
-    report: Report
+    report: QuantizationReport
 
     def __str__(self) -> str:
         images = f"\n{self.pixels}\nimages: {self.preprocessing}" if self.pixels else ""

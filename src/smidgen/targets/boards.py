@@ -47,7 +47,7 @@ class Clock:
 
 
 def shown_time(milliseconds: float) -> str:
-    """A time in three digits: no estimate is worth more."""
+    """Return a time in three digits: no estimate is worth more."""
     digits = 0 if milliseconds >= 100 else 1 if milliseconds >= 10 else 2
     return f"≈ {milliseconds:,.{digits}f} ms"
 
@@ -112,7 +112,7 @@ class Board:
         return self.flash if self.map.code is None else Region(self.map.code, self.flash.bytes)
 
     def roomy(self) -> Board:
-        """The same with as much flash and SRAM as its memory map has room for, and any program needs."""
+        """Return the same with as much flash and SRAM as its memory map has room for, and any program needs."""
         flash, sram = (
             Region(region.origin, min(ROOM, end - region.origin))
             for region, end in ((self.flash, self.map.flash_end), (self.sram, self.map.sram_end))
@@ -159,7 +159,7 @@ def parse_size(text: str) -> int:
 
 
 def resize(board: Board, sram: str | None = None, flash: str | None = None, stack: str | None = None) -> Board:
-    """A board with other memory than it is sold with."""
+    """Return a board with other memory than it is sold with."""
     return replace(
         board,
         sram=replace(board.sram, bytes=parse_size(sram)) if sram else board.sram,
@@ -169,7 +169,7 @@ def resize(board: Board, sram: str | None = None, flash: str | None = None, stac
 
 
 def aligned_only(board: Board) -> Board:
-    """A board whose programs read and write no word that is not aligned, as some memories and settings demand."""
+    """Return a board whose programs read and write aligned words only, as some memories and settings demand."""
     return replace(board, core=replace(board.core, unaligned=False))
 
 

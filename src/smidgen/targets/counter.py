@@ -44,7 +44,7 @@ class Cpu:
     vectors: bool = False  # flash begins with a table of where the stack and the program begin
 
     def emulator(self, board: Board) -> Uc:
-        """A core of a board, without memory but its own."""
+        """Return a core of a board, without memory but its own."""
         emulator = Uc(*self.kind)
         emulator.ctl_set_cpu_model(self.models[board.core.model])
         for page in self.registers:
@@ -135,7 +135,7 @@ class Counter:
             raise TargetError(f"the emulator takes no hook for blocks: error {error}")
 
     def by_function(self, image: Image) -> dict[str, int]:
-        """Instructions of each function in the call that was measured, most first."""
+        """Return the instructions of each function in the call that was measured, most first."""
         counts: dict[str, int] = {}
         for index in np.flatnonzero(self.blocks["executed"]):
             symbol = image.at(self.fields.origin + 2 * int(index))

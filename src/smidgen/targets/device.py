@@ -28,16 +28,16 @@ class Device(Protocol):
     learns: bool
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
-        """One run of the graph: inputs in, outputs out."""
+        """Run the graph once: inputs in, outputs out."""
 
     def predict(self, *arrays: Array) -> int:
-        """The index of the largest element of output 0, or of the logits of a program that learns.
+        """Return the index of the largest element of output 0, or of the logits of a program that learns.
 
         Of a program that learns by sigmoid cross-entropy and has one output: 1 where that is above 0, else 0.
         """
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        """One step of a program that learns; the loss before it.
+        """Take one step of a program that learns; the loss before it.
 
         The label is a class, a float32 vector, a uint8 map of classes, or None, as the program's loss asks for.
         """
@@ -47,17 +47,17 @@ class Device(Protocol):
         raise InputError(f"this device hands over no latents of {self.graph.name}; take host, or an emulated board")
 
     def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
-        """One step on a latent, which learns what a step on its image would; the loss before it."""
+        """Take one step on a latent, which learns what a step on its image would; the loss before it."""
         raise InputError(f"this device takes no latents of {self.graph.name}; take host, or an emulated board")
 
     def audio_features(self, samples: Array) -> Array:
         """Return the input that the program's own front end makes of int16 audio samples that follow silence."""
 
     def outputs(self) -> tuple[Array, ...]:
-        """The outputs of the last run or step."""
+        """Return the outputs of the last run or step."""
 
     def state(self) -> dict[str, Array]:
-        """A copy of all that outlives a run, by name."""
+        """Return a copy of all that outlives a run, by name."""
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Put back what `state` gave."""
@@ -111,7 +111,7 @@ class Target(Protocol):
 
 
 def check_step(device: Device, label: int | Array | None, learning_rate: float) -> Array | None:
-    """The label as the program takes it; InputError unless the device can take a step with it and this rate."""
+    """Return the label as the program takes it; InputError unless the device can take this step."""
     graph = device.graph
     if graph.roles is None or not device.learns:
         raise InputError(f"{graph.name} was compiled without a scheme and does not learn; name one to compile()")

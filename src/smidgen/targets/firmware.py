@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -82,7 +80,7 @@ class BoardTarget(Target):
 
     @property
     def largest_budget(self) -> int:
-        """The most bytes that arena, state and `overhead` may come to: the board reserves more stack than is used."""
+        """Return the most bytes of arena, state and `overhead`: the board reserves more stack than is used."""
         return self.board.sram.bytes - self.board.stack - STATIC + self.overhead
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
@@ -96,7 +94,7 @@ class BoardTarget(Target):
         _fit(graph, sources, board, "flash", sources.constant_bytes, f"constants {sources.constant_bytes:,}")
 
     def build(self, graph: Graph, sources: Sources, main: Mapping[str, str] | None = None) -> Path:
-        """The firmware of a program, with a main that serves the host; its stack is no larger than what is reserved.
+        """Build the firmware of a program, with a main that serves the host; its stack fits what is reserved.
 
         `main` are the files of another one.
         """
@@ -121,28 +119,21 @@ class BoardTarget(Target):
 
     def _link(self, graph: Graph, sources: Sources, main: Mapping[str, str] | None) -> Path:
         cache = Cache(self.cache, toolchain.find(self.toolchain, self.board.core))
-        headers = sources.headers
-
-        def compiled(path: Path) -> Path:
-            return cache.build(".o", {**headers, path.name: path.read_text()}, "-I.", "-c", path.name)
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(compiled, sources.kernels))
         serving = main or {"serve.c": self.server(graph, sources)}
         link = toolchain.link_flags(self.toolchain, self.board.core)
         kept = kept_fields(sources) if "flash.c" in serving else {}
         files = {**sources.interface_headers, **sources.files, **start_files(self.board, kept), **serving}
         own = [name for name in files if name.endswith(".c")]
-        return cache.build(".elf", files, "-I.", "-T", "board.ld", *link, *own, *objects)
+        return cache.build(".elf", files, "-I.", "-T", "board.ld", *link, *own, *sources.objects(cache))
 
     def server(self, graph: Graph, sources: Sources) -> str:
-        """The main that serves the host."""
+        """Return the main that serves the host."""
         inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
         sizes = {"input_bytes": inputs, "output_bytes": outputs, "piped": int(self.board.core.helium)}
         return render_board(self.board, "serve.c", {**interface(graph, sources), **sizes})
 
     def linked(self, graph: Graph, sources: Sources, keeps: bool = True) -> Path:
-        """The firmware of a program that serves a host over a link, as its project's example does.
+        """Return the firmware of a program that serves a host over a link, as its project's example does.
 
         It keeps what it learned in the board's flash, or nothing.
         """
@@ -153,7 +144,7 @@ class BoardTarget(Target):
         return self.build(graph, sources, {**main, "main.c": SWITCHES.format(keeps) + main["main.c"]})
 
     def _example(self, graph: Graph, sources: Sources) -> dict[str, str]:
-        """The example of a project, what it includes, and a driver for the flash of an emulated board."""
+        """Return the example of a project, what it includes, and a driver for the flash of an emulated board."""
         names = ("main.c", *(("port.h",) if serves(graph) else ()), *(("keep.h", "flash.c") if sources.learns else ()))
         fields = {**interface(graph, sources), **kept_fields(sources)}
         return {name: render_board(self.board, name, fields) for name in names}
@@ -263,12 +254,12 @@ class BoardDevice(Device):
         self._ask(b"l" + state_block(self.graph, state))
 
     def counts(self) -> Counts:
-        """The instructions of the last run, prediction or step."""
+        """Return the instructions of the last run, prediction or step."""
         *nodes, between = (int(count) for count in self._counter.nodes)
         return Counts(sum(nodes) + between, self._counter.by_function(self.image), tuple(nodes), between)
 
     def memory(self) -> Sram:
-        """The bytes in use, the stack at its deepest since reset."""
+        """Return the bytes in use, the stack at its deepest since reset."""
         image = self.image
         arena, state = (sum(s.bytes for s in image.symbols if s.name == name and not s.is_code) for name in BLOCKS)
         other, stack = image.static_bytes - arena - state, self._running().peak_stack() or self._stack_bound
@@ -298,7 +289,7 @@ class BoardDevice(Device):
         return command + struct.pack("<f", learning_rate) + (b"" if given is None else given.tobytes())
 
     def _bytes(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> bytes:
-        """Inputs as the firmware takes them: in order, but a streamed image last, for it is read while it is used."""
+        """Return inputs as the firmware takes them: in order, but a streamed image last: it is read while in use."""
         self._running()
         check_inputs(self.graph, arrays, inputs)
         parts = [np.ascontiguousarray(array).tobytes() for array in arrays]
@@ -315,7 +306,7 @@ def _loss(answer: bytes) -> float:
 
 
 def _roles(graph: Graph, sources: Sources, image: Image) -> dict[int, int]:
-    """Which addresses begin kernels, which are the program between them, and where calls into it enter."""
+    """Return which addresses begin kernels, which lie between them in the program, and where calls into it enter."""
     kernels = {node.op.symbol(node) for node in (graph.nodes[i] for i in sources.calls)}
     entries = {f"{sources.prefix}_{name}" for name in ENTRIES}
     roles: dict[int, int] = {}

@@ -48,23 +48,18 @@ class Host(Target):
     folders: tuple[str, ...] = PORTABLE
 
     def found_compiler(self) -> Compiler:
-        """The compiler given, or the machine's."""
+        """Return the compiler given, or the machine's."""
         return self.compiler or find_compiler()
 
     def build(self, sources: Sources) -> Path:
-        """The shared library of a program. Kernels are built once for all programs."""
+        """Build the shared library of a program. Kernels are built once for all programs."""
         cache = Cache(self.cache, self.found_compiler())
-        headers = sources.headers
-        objects = [
-            cache.build(".o", {**headers, path.name: path.read_text()}, *INSIDE, "-I.", "-c", path.name)
-            for path in sources.kernels
-        ]
         own = [name for name in sources.files if name.endswith(".c")]
         files = {**sources.interface_headers, **sources.files}
-        return cache.build(".so", files, "-I.", "-shared", *own, *objects)
+        return cache.build(".so", files, "-I.", "-shared", *own, *sources.objects(cache, *INSIDE))
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
-        """An example, two ways to build it, and how to use it."""
+        """Return an example, two ways to build it, and how to use it."""
         example = render("train_main.c" if sources.learns else "main.c", **fields, served=serves(graph))
         return {"board/main.c": example, **{name: render(name, **fields) for name in PROJECT}}
 
@@ -172,7 +167,7 @@ class HostDevice(Device):
         return function
 
     def _from_rows(self, value: Value) -> Array:
-        """An image in our own memory, which the program reads row by row."""
+        """Return an image in our own memory, which the program reads row by row."""
         image: Array = np.zeros(value.type.bytes, np.uint8)
         size = image.size // value.type.shape[1]
 
@@ -184,7 +179,7 @@ class HostDevice(Device):
         return image
 
     def _memory(self, role: str, size: int, *index: int) -> Array:
-        """The library's own memory of an input, an output or the state, as bytes."""
+        """Return the library's own memory of an input, an output or the state, as bytes."""
         function = self._function(role)
         function.restype = ctypes.c_void_p
         memory: Array = np.ctypeslib.as_array(ctypes.cast(function(*index), ctypes.POINTER(ctypes.c_uint8)), (size,))
@@ -224,17 +219,12 @@ def start_timed(host: Host, graph: Graph, sources: Sources) -> TimedDevice:
 
 
 def with_clock(sources: Sources, symbols: set[str]) -> Sources:
-    """The same program, in which every call of these kernels is a macro that notes the time before and after it."""
-    declared = [f'#include "{name}"' for name in sorted(sources.interface_headers)]
-    macros = [f"#define {name}(...) (smg_mark(), {name}(__VA_ARGS__), smg_mark())" for name in sorted(symbols)]
-    header = (
-        "/* The clock, and kernels that are called with it. */", "#ifndef SMIDGEN_CLOCK_H", "#define SMIDGEN_CLOCK_H",
-        *declared, f"enum {{ SMG_MARKS = {2 * len(sources.calls)} }};", "void smg_mark(void);",
-        "const double *smg_take_marks(int *taken);", *macros, "#endif", "",
-    )  # fmt: skip
+    """Return the same program, in which each call of these kernels is a macro that notes the time around it."""
+    headers, marks = sorted(sources.interface_headers), 2 * len(sources.calls)
+    header = render("clock.h", headers=headers, marks=marks, symbols=sorted(symbols))
     program = f"{sources.prefix}.c"
     files = {
-        **sources.files, "clock.h": "\n".join(header), "clock.c": CLOCK.read_text(),
+        **sources.files, "clock.h": header, "clock.c": CLOCK.read_text(),
         program: f'#include "clock.h"\n{sources.files[program]}',
     }  # fmt: skip
     return replace(sources, files=files)
@@ -248,7 +238,7 @@ class TimedDevice(HostDevice):
         self._calls = np.array(sources.calls, np.int64)
 
     def times(self) -> Array:
-        """Nanoseconds in each node's kernel since the last call, and, at the end, of the code between kernels."""
+        """Return the nanoseconds in each node's kernel since the last call and, last, between kernels."""
         take, taken = self._loaded().smg_take_marks, ctypes.c_int()
         take.restype = ctypes.POINTER(ctypes.c_double)
         marks = np.ctypeslib.as_array(take(ctypes.byref(taken)), (2 * self._calls.size,))[: taken.value]

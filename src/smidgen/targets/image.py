@@ -37,7 +37,9 @@ class Symbol:
 
 
 @dataclass(frozen=True)
-class Section:
+class ImageSection:
+    """A section of a program that takes memory."""
+
     name: str
     address: int
     bytes: int
@@ -48,7 +50,7 @@ class Image:
     """The program in an ELF file."""
 
     loads: tuple[tuple[int, bytes], ...]  # into flash: address and content
-    sections: tuple[Section, ...]  # what takes memory
+    sections: tuple[ImageSection, ...]  # what takes memory
     symbols: tuple[Symbol, ...]  # by address
     isa: Isa
     code: bytes  # of the section .text
@@ -56,12 +58,12 @@ class Image:
 
     @property
     def flash_bytes(self) -> int:
-        """From the first byte written to flash to the last."""
+        """Return the bytes of flash from the first one written to the last."""
         return max(at + len(data) for at, data in self.loads) - min(at for at, _ in self.loads)
 
     @property
     def constant_bytes(self) -> int:
-        """Bytes of flash that hold constants, not code."""
+        """Return the bytes of flash that hold constants, not code."""
         return self.section(".rodata").bytes + self.section(".data").bytes
 
     @property
@@ -69,8 +71,8 @@ class Image:
         """SRAM that is taken for good, the stack left out."""
         return self.section(".data").bytes + self.section(".bss").bytes
 
-    def section(self, name: str) -> Section:
-        return next((s for s in self.sections if s.name == name), Section(name, 0, 0))
+    def section(self, name: str) -> ImageSection:
+        return next((s for s in self.sections if s.name == name), ImageSection(name, 0, 0))
 
     def symbol(self, name: str) -> Symbol:
         return next(s for s in self.symbols if s.name == name)
@@ -80,24 +82,24 @@ class Image:
         return [symbol.address for symbol in self.symbols]
 
     def at(self, address: int) -> Symbol | None:
-        """The function or object an address lies in."""
+        """Return the function or object an address lies in."""
         index = bisect_right(self._starts, address) - 1
         found = self.symbols[index] if index >= 0 else None
         return found if found and address < found.address + max(found.bytes, 1) else None
 
     def place(self, address: int) -> str:
-        """An address in words."""
+        """Return an address in words."""
         symbol = self.at(address)
         return f"0x{address:08x}" if symbol is None else f"{symbol.name}+0x{address - symbol.address:x}"
 
 
 def read_image(path: Path) -> Image:
-    """The image in an ELF file."""
+    """Read the image in an ELF file."""
     with path.open("rb") as file:
         elf = ELFFile(file)
         loads = tuple(_loads(elf))
         sections = tuple(
-            Section(section.name, section["sh_addr"], section["sh_size"])
+            ImageSection(section.name, section["sh_addr"], section["sh_size"])
             for section in elf.iter_sections()
             if section["sh_flags"] & ALLOCATED and section["sh_size"]
         )
@@ -166,13 +168,13 @@ class StackBound:
 
 
 def bound_stack(path: Path) -> StackBound:
-    """The bound of the program in an ELF file; TargetError where it has none."""
+    """Return the bound of the program in an ELF file; TargetError where it has none."""
     graph = read_calls(path)
     return graph.deepest(next(f for f in graph.functions if f.name == START))
 
 
 def read_calls(path: Path) -> CallGraph:
-    """Who calls whom in an ELF file."""
+    """Read who calls whom in an ELF file."""
     return CallGraph(tuple(_functions(read_image(path))))
 
 
@@ -188,7 +190,7 @@ class CallGraph:
 
     @cached_property
     def _pointed(self) -> tuple[Function, ...]:
-        """Functions that nobody calls by name."""
+        """Return the functions that nobody calls by name."""
         called = {callee.address for function in self.functions for callee in self._named(function)}
         return tuple(f for f in self.functions if f.address not in called and f.name != START)
 
@@ -201,11 +203,11 @@ class CallGraph:
                 yield function  # itself, from its first instruction on; without a frame that is a loop
 
     def callees(self, function: Function) -> tuple[Function, ...]:
-        """The functions that this one may call or jump to."""
+        """Return the functions that this one may call or jump to."""
         return (*self._named(function), *(self._pointed if function.through_pointer else ()))
 
     def deepest(self, start: Function) -> StackBound:
-        """The calls from this function on that use most."""
+        """Return the calls from this function on that use most."""
         return self._deepest(start, (), {})
 
     def _deepest(self, function: Function, callers: tuple[Function, ...], known: dict[int, StackBound]) -> StackBound:
@@ -241,7 +243,7 @@ def _function(name: str, address: int, end: int, found: list[Effect]) -> Functio
 
 
 def _parts(start: int, end: int, marks: Sequence[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
-    """The parts of [start, end) that are code: constants lie between them."""
+    """Yield the parts of [start, end) that are code: constants lie between them."""
     first = max(bisect_right(marks, (start, True)) - 1, 0)
     for (at, is_code), following in zip(marks[first:], [*(m for m, _ in marks[first + 1 :]), end], strict=True):
         if at >= end:

@@ -18,7 +18,7 @@ class Effect:
 
 
 def halfword(text: bytes, at: int) -> int:
-    """Of machine code."""
+    """Return a halfword of machine code."""
     return int.from_bytes(text[at : at + 2], "little")
 
 
@@ -32,7 +32,7 @@ SOON = 4  # halfwords before an addition to SP in which compilers load what is a
 
 
 def thumb_effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Effect]:
-    """Of the code at [start, end) in a text that begins at `origin`; what takes from the stack is left out."""
+    """Yield the effects of code at [start, end) in a text from `origin` on; what takes from the stack is left out."""
     at = start
     while at < end:
         first = halfword(text, at - origin)
@@ -53,7 +53,8 @@ def _add_register(text: bytes, origin: int, at: int) -> Effect:
     for before in range(max(at - 2 * SOON, origin), at, 2):
         word = halfword(text, before - origin)
         if word & 0xF800 == 0x4800 and word >> 8 & 7 == register:  # LDR of a constant
-            moved = _word(text, (before + 4 & ~3) + 4 * (word & 0xFF) - origin)
+            place = (before + 4 & ~3) + 4 * (word & 0xFF) - origin
+            moved = int.from_bytes(text[place : place + 4], "little", signed=True)
         elif word & 0xF800 == 0x2000 and word >> 8 & 7 == register:  # MOVS
             moved = word & 0xFF
         elif word & 0xF83F == register << 3 | register and moved is not None:  # LSLS
@@ -61,12 +62,8 @@ def _add_register(text: bytes, origin: int, at: int) -> Effect:
     return Effect("unknown push") if moved is None else Effect("push", max(-moved, 0))
 
 
-def _word(text: bytes, at: int) -> int:
-    return int.from_bytes(text[at : at + 4], "little", signed=True)
-
-
 def _thumb_narrow(word: int, at: int) -> Effect | None:
-    """An instruction of one halfword."""
+    """Return the effect of an instruction of one halfword."""
     if word & 0xFE00 == 0xB400:  # PUSH
         return Effect("push", 4 * (word & 0x1FF).bit_count())
     if word & 0xFF80 == 0xB080:  # SUB SP, SP, #imm
@@ -83,7 +80,7 @@ def _thumb_narrow(word: int, at: int) -> Effect | None:
 
 
 def _thumb_wide(first: int, second: int, at: int) -> Effect | None:
-    """An instruction of two halfwords."""
+    """Return the effect of an instruction of two halfwords."""
     if first & 0xF800 == 0xF000 and second & 0x8000:
         return _thumb_branch(first, second, at)
     if first == 0xE92D:  # PUSH, many registers
@@ -133,7 +130,7 @@ WRITES = (LOAD, IMMEDIATE, AUIPC, REGISTER, LUI, JALR, JAL, SYSTEM)  # opcodes o
 
 
 def riscv_effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Effect]:
-    """Of the code at [start, end) in a text that begins at `origin`; what takes from the stack is left out.
+    """Yield the effects of code at [start, end) in a text from `origin` on; what takes from the stack is left out.
 
     Of registers that were just loaded with a constant the value is known: large frames and far calls use them. One to
     which something else was added is near it: a jump there is by a table of the function's own parts.
@@ -145,7 +142,8 @@ def riscv_effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Ef
         wide = word & 3 == 3
         if wide:
             word |= halfword(text, at + 2 - origin) << 16
-        found = _riscv_wide(word, at, known) if wide else _riscv_narrow(word, at, known)
+        rule = _riscv_wide if wide else _RISCV_NARROW.get((word & 3, word >> 13))  # by quadrant and highest three bits
+        found = rule(word, at, known) if rule else None
         at += 4 if wide else 2
         if found is not None:
             if found.kind in ("branch", "pointer"):
@@ -161,7 +159,7 @@ def _moved(bytes_added: int | None) -> Effect | None:
 
 
 def _riscv_wide(word: int, at: int, known: Known) -> Effect | None:
-    """An instruction of 32 bits."""
+    """Return the effect of an instruction of 32 bits."""
     opcode, target, first = word & 0x7F, word >> 7 & 0x1F, word >> 15 & 0x1F
     before = dict(known)
     if opcode in WRITES:
@@ -185,7 +183,7 @@ def _riscv_wide(word: int, at: int, known: Known) -> Effect | None:
 
 
 def _add(target: int, registers: tuple[int, int], before: Known, known: Known) -> None:
-    """A sum of which one part is known is near that."""
+    """Note that a sum of which one part is known is near that."""
     if any(before.get(register) is not None for register in registers):
         known[target] = None
 
@@ -203,17 +201,11 @@ def _sum(word: int, known: Known) -> int | None:
 
 
 def _through(register: int, link: int, known: Known, offset: int) -> Effect | None:
-    """A jump to what a register holds: a return, a call from afar, a switch, or a call through a pointer."""
+    """Return the effect of a jump to what a register holds: a return, a far call, a switch, a pointer's function."""
     value = known.get(register)
     if value is not None:
         return Effect("branch", value + offset & 0xFFFF_FFFF)
     return None if link == ZERO and (register == RA or register in known) else Effect("pointer")
-
-
-def _riscv_narrow(word: int, at: int, known: Known) -> Effect | None:
-    """An instruction of 16 bits, by its quadrant and the highest three bits."""
-    rule = _RISCV_NARROW.get((word & 3, word >> 13))
-    return rule(word, at, known) if rule else None
 
 
 def _add_immediate(word: int, at: int, known: Known) -> Effect | None:
@@ -257,7 +249,7 @@ def _riscv_branch(word: int, at: int, known: Known) -> Effect | None:
 
 
 def _low_register(word: int, at: int, known: Known) -> Effect | None:
-    """An operation on, or a load into, one of x8 to x15, whose value is no longer known."""
+    """Forget one of x8 to x15, which an operation or a load changes."""
     known.pop(8 + (word >> 7 & 7), None)
     known.pop(8 + (word >> 2 & 7), None)
     return None

@@ -14,7 +14,7 @@ import numpy as np
 from unicorn import Uc
 from unicorn import unicorn_const as uc
 
-from smidgen.codegen import is_source
+from smidgen.codegen import SECTOR_BYTES, is_source
 from smidgen.codegen.project import LISTING
 from smidgen.compiler import Cache
 from smidgen.data.files import read_whole, write_whole
@@ -24,7 +24,7 @@ from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, Board, Region, aligned_only
 from smidgen.targets.counter import Counter
 from smidgen.targets.firmware import BoardTarget
-from smidgen.targets.flash import BLANK, BOARD_FLASH, EmulatedFlash
+from smidgen.targets.flash import BLANK, BoardFlash
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.qemu import CHUNK, QemuMachine
 
@@ -43,7 +43,7 @@ class LinkedBoard(EmulatedBoard):
 
     handles: ClassVar[Mapping[bytes, int]] = {LINE_IN: 1, LINE_OUT: 2}
 
-    def __init__(self, board: Board, image: Image, counter: Counter, cache: Path, flash: EmulatedFlash) -> None:
+    def __init__(self, board: Board, image: Image, counter: Counter, cache: Path, flash: BoardFlash) -> None:
         super().__init__(board, image, counter, cache)
         self.flash = flash
         self._kept = image.section(KEPT)
@@ -55,17 +55,17 @@ class LinkedBoard(EmulatedBoard):
         self._uc.mem_write(at, flash.bytes[:size].tobytes())
         self._uc.hook_add(uc.UC_HOOK_MEM_WRITE, self._written, begin=at, end=at + size - 1)
         for sector in flash.worn:  # memory takes what is written, a worn sector does not
-            begin, bytes_ = at + sector * flash.part.sector_bytes, flash.part.sector_bytes
+            begin, bytes_ = at + sector * flash.sector_bytes, flash.sector_bytes
             self._uc.hook_add(uc.UC_HOOK_MEM_READ, self._read_worn, begin=begin, end=begin + bytes_ - 1)
 
     def _read_worn(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
-        """A sector that does not erase is about to be read."""
+        """Show what a sector holds that does not erase, before it is read."""
         at = address - self._kept.address
         emulator.mem_write(address, self.flash.bytes[at : at + size].tobytes())
 
     def _written(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
-        """A word is about to be written to flash."""
-        value, at, sector = value & ERASED, address - self._kept.address, self.flash.part.sector_bytes
+        """Take a word that is about to be written to flash."""
+        value, at, sector = value & ERASED, address - self._kept.address, self.flash.sector_bytes
         before = int.from_bytes(self.flash.bytes[at & ~3 : (at & ~3) + WORD].tobytes(), "little")
         erases, worn = value == ERASED and at % sector == 0, at // sector in self.flash.worn
         if size != WORD or address % WORD or (value & ~before and not erases and not worn):
@@ -101,15 +101,18 @@ class LinkedBoard(EmulatedBoard):
 class EmulatedStream:
     """The line to an emulated board: it runs while bytes are handed over, so that no time passes."""
 
-    def __init__(self, name: str, start: Callable[[], LinkedBoard], limit: int, kept: Path | None = None) -> None:
+    def __init__(
+        self, name: str, start: Callable[[BoardFlash], LinkedBoard], flash: BoardFlash, limit: int, kept: Path | None
+    ) -> None:
         """`start` switches the board on, as after a reset; its flash goes to the file `kept` at the end."""
-        self.name, self._start, self._limit, self._kept = name, start, limit, kept
+        self.name, self.flash, self._start, self._limit, self._kept = name, flash, start, limit, kept
         self._came = b""
         self.reset()
 
     def reset(self) -> None:
         """Switch the board off and on: what it did not save is gone."""
-        self.board = self._start()
+        self.flash.restart()
+        self.board = self._start(self.flash)
         self._came = self.board.exchange(b"", min(self._limit, STARTING))
 
     def read(self, seconds: float) -> bytes:
@@ -122,7 +125,7 @@ class EmulatedStream:
     def close(self) -> None:
         """Nothing outlives the object but its flash, where a file is named for it."""
         if self._kept:
-            write_whole(self._kept, self.board.flash.bytes.tobytes())
+            write_whole(self._kept, self.flash.bytes.tobytes())
 
 
 class QemuStream(QemuMachine):
@@ -158,7 +161,7 @@ class QemuStream(QemuMachine):
 
 
 def line_to(name: str, target: BoardTarget, firmware: Path, kept: Path | None = None) -> EmulatedStream | QemuStream:
-    """The line to a board that is switched on with this firmware; its flash is empty, or what the file `kept` holds.
+    """Return the line to a board switched on with this firmware; its flash is empty, or what the file `kept` holds.
 
     TargetError where the core has Helium, which QEMU emulates, and QEMU is not installed.
     """
@@ -170,21 +173,19 @@ def line_to(name: str, target: BoardTarget, firmware: Path, kept: Path | None = 
 
 
 def emulated_line(name: str, target: BoardTarget, firmware: Path, kept: Path | None = None) -> EmulatedStream:
-    """The line to a board that is emulated in this process: its flash outlives resets."""
+    """Return the line to a board that is emulated in this process: its flash outlives resets."""
     image = read_image(firmware)
-    flash = _flash(image, kept)
 
-    def start() -> LinkedBoard:
-        flash.restart()
+    def start(flash: BoardFlash) -> LinkedBoard:
         return LinkedBoard(target.board, image, Counter(image, {}, (), 0), target.cache, flash)
 
-    return EmulatedStream(name, start, target.limit, kept)
+    return EmulatedStream(name, start, _flash(image, kept), target.limit, kept)
 
 
-def _flash(image: Image, kept: Path | None) -> EmulatedFlash:
-    """The sectors that a program keeps what it learned in, with what a file holds of them."""
+def _flash(image: Image, kept: Path | None) -> BoardFlash:
+    """Return the sectors that a program keeps what it learned in, with what a file holds of them."""
     size = image.section(KEPT).bytes
-    flash = EmulatedFlash(BOARD_FLASH, max(size // BOARD_FLASH.sector_bytes, 1))
+    flash = BoardFlash(max(size // SECTOR_BYTES, 1))
     if kept and kept.exists():
         data = read_whole(kept, max(size, 1))
         if len(data) != size:
@@ -223,7 +224,7 @@ class BoardProject:
 
 
 def read_project(folder: Path, name: str) -> BoardProject:
-    """The project in a folder, for the board of that name with the memory that its linker script gives it."""
+    """Read the project in a folder, for the board of that name with the memory that its linker script gives it."""
     way = f"write one with: smidgen compile … --target {name} -o {folder}"
     if not (folder / LISTING).is_file():
         raise InputError(f"{folder} is not a project that Smidgen wrote; {way}")

@@ -116,7 +116,7 @@ class QemuBoard(QemuMachine):
         return b"".join(answers)
 
     def _part(self) -> bytes | None:
-        """A part of an answer that has arrived, empty at the end of it; None where none has arrived whole."""
+        """Return a part of an answer, empty at its end; None where none has arrived whole."""
         if len(self._received) < SIZE.size:
             return None
         end = SIZE.size + SIZE.unpack_from(self._received)[0]
@@ -140,7 +140,7 @@ class QemuBoard(QemuMachine):
         return request
 
     def _end_of_it(self, limit: int) -> str:
-        """Why no answer came."""
+        """Return why no answer came."""
         fields, name = self.counter.fields, self.board.name
         place = self.image.place(fields.last)
         if fields.total > fields.limit:
@@ -170,7 +170,7 @@ class QemuBoard(QemuMachine):
 
 
 def vectors(board: Board, image: Image) -> bytes:
-    """A program's vector table, which lies where flash begins."""
+    """Return a program's vector table, which lies where flash begins."""
     origin = board.flash.origin
     return next(data[origin - at :][:VECTORS] for at, data in image.loads if at <= origin < at + len(data))
 

@@ -89,22 +89,16 @@ _FLAGS: Mapping[Isa, Callable[[Toolchain, Core], tuple[str, ...]]] = {"thumb": _
 
 
 def link_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
-    """For the last step, beside the linker script."""
+    """Return the flags of the last step, beside the linker script."""
     return (*LINK, *(() if toolchain == "zig" else ("-nostartfiles", f"--specs={LIBRARY[core.isa]}")))
 
 
-# How start-up sets CCR.UNALIGN_TRP, with its comment.
-CLEAR_TRAP = """/* CCR.UNALIGN_TRP off, should a boot loader have set it: kernels read words wherever they lie. */
-    *(volatile uint32_t *)0xE000ED14 &= ~(1u << 3);"""
-SET_TRAP = """/* CCR.UNALIGN_TRP on: this program reads and writes aligned words only, and anything else is to fault. */
-    *(volatile uint32_t *)0xE000ED14 |= 1u << 3;"""
 STARTUP: Mapping[Isa, str] = {"thumb": "startup", "riscv": "startup_riscv"}
 
 
 def render_board(board: Board, name: str, fields: Mapping[str, object]) -> str:
     """Fill in a board's template with its own facts and these fields."""
-    isa, trap = board.core.isa, CLEAR_TRAP if board.core.unaligned else SET_TRAP
-    own = {"board": board, "startup": STARTUP[isa], "gcc": GCC[isa], "unaligned_trap": trap, "kept": ""}
+    own = {"board": board, "startup": STARTUP[board.core.isa], "gcc": GCC[board.core.isa], "kept_bytes": 0}
     return render(f"board/{name}", **{**own, **fields})
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from smidgen.ir import Graph, Node
 from smidgen.ops.weighted import Windowed
 from smidgen.training.head import layers
-from smidgen.zoo.tables import MCUNET_5FPS, PROXYLESS_W03, Table, mbv2
+from smidgen.zoo.tables import MCUNET_5FPS, PROXYLESS_W03, BlockTable, mbv2
 
 RESOLUTION = 128  # pixels along each side of the images all schemes were published for
 Weights = tuple[tuple[int, Fraction], ...]  # a layer's number and the share of its input channels that learn
@@ -58,7 +58,7 @@ class PublishedNetwork:
         return None
 
 
-def table_layers(table: Table, resolution: int) -> Iterator[LayerShape]:
+def table_layers(table: BlockTable, resolution: int) -> Iterator[LayerShape]:
     """The layers of a network of the zoo for square images, first to last, without the classifier."""
     size, channels = _halved(resolution), table.stem
     yield LayerShape("Conv2D", (channels, 3, 3, 3), (2, 2), (size, size))
@@ -77,7 +77,7 @@ def _halved(size: int) -> int:
     return (size + 1) // 2
 
 
-def _network(name: str, table: Table, schemes: Mapping[str, tuple[int, str]]) -> PublishedNetwork:
+def _network(name: str, table: BlockTable, schemes: Mapping[str, tuple[int, str]]) -> PublishedNetwork:
     """Schemes are written as the number of biases and `layer:share` of each layer whose weights learn."""
     parsed = {}
     for scheme, (biases, written) in schemes.items():

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smidgen.frontends.network import IMAGE_SCALE, Block, Classifier, Conv, Network
+from smidgen.frontends.network import IMAGE_SCALE, Block, Conv, Network
 from smidgen.ir import Array, QParams
-from smidgen.zoo.tables import Stage, Table
+from smidgen.zoo.tables import BlockTable, Stage
 
 RELU6 = QParams.per_tensor(6 / 255, -128)  # the int8 limits are the limits of ReLU6
 CENTRE, SPREAD = 1.0, 1.5  # mean and deviation before a ReLU6: few channels stay below 0 or above 6
@@ -36,8 +36,8 @@ class Signal:
     variance: float
 
 
-def draw(table: Table, resolution: int, classes: int, seed: int) -> Network:
-    """A network of the table's shapes; the same seed gives the same bytes everywhere."""
+def draw(table: BlockTable, resolution: int, classes: int, seed: int) -> Network:
+    """Draw a network of the table's shapes; the same seed gives the same bytes everywhere."""
     weights = _Weights(seed)
     image = Signal(3, QParams.per_tensor(IMAGE_SCALE, 0), 0.0, IMAGE_VARIANCE)
     stem, x = weights.relu6(image, table.stem, 3, 2)
@@ -45,9 +45,7 @@ def draw(table: Table, resolution: int, classes: int, seed: int) -> Network:
     for stage in table.blocks:
         block, x = _block(weights, x, stage)
         blocks.append(block)
-    head, y = weights.linear(x, classes)
-    classifier = Classifier(head.w[:, 0, 0, :], head.b, head.w_scales, y.q)
-    return Network(resolution, image.q, stem, tuple(blocks), classifier)
+    return Network(resolution, image.q, stem, tuple(blocks), weights.linear(x, classes)[0])
 
 
 def _block(weights: _Weights, x: Signal, stage: Stage) -> tuple[Block, Signal]:
@@ -73,7 +71,7 @@ class _Weights:
         self.source = np.random.PCG64(seed)
 
     def integers(self, shape: tuple[int, ...]) -> Array:
-        """Uniform in −127 … 127."""
+        """Draw uniform integers in −127 … 127."""
         words = self.source.random_raw(math.prod(shape))
         return (words >> np.uint64(32)).astype(np.int64).reshape(shape) % 255 - 127
 
@@ -92,7 +90,7 @@ class _Weights:
     def layer(
         self, shape: tuple[int, ...], x: Signal, mean: float, spread: float, axis: int
     ) -> tuple[Array, Array, tuple[float, ...]]:
-        """Weights, biases and weight scales that give each output channel this mean and deviation."""
+        """Draw weights, biases and weight scales that give each output channel this mean and deviation."""
         w = self.integers(shape)
         others = tuple(i for i in range(4) if i != axis)
         scales = spread / np.sqrt((w * w).sum(axis=others) * x.variance)

@@ -16,15 +16,15 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Table:
+class BlockTable:
     """The channels of the 3×3 stem, which halves the image, and the blocks after it."""
 
     stem: int
     blocks: tuple[Stage, ...]
 
 
-def mbv2(width: float) -> Table:
-    """MobileNetV2 (Sandler et al. 2018, table 2) without its last 1×1 convolution, as the paper uses it."""
+def mbv2(width: float) -> BlockTable:
+    """Return MobileNetV2 (Sandler et al. 2018, table 2) without its last 1×1 convolution, as the paper uses it."""
     repeated = (  # expand, channels, times, stride of the first
         (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
     )  # fmt: skip
@@ -33,17 +33,17 @@ def mbv2(width: float) -> Table:
         for expand, channels, times, stride in repeated
         for index in range(times)
     )
-    return Table(round_to_8(32 * width), blocks)
+    return BlockTable(round_to_8(32 * width), blocks)
 
 
 def round_to_8(channels: float) -> int:
-    """The nearest multiple of 8 that loses no more than a tenth."""
+    """Return the nearest multiple of 8 that loses no more than a tenth."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * channels else rounded + 8
 
 
-def _table(stem: int, *blocks: tuple[int, int, int, int]) -> Table:
-    return Table(stem, tuple(Stage(*block) for block in blocks))
+def _table(stem: int, *blocks: tuple[int, int, int, int]) -> BlockTable:
+    return BlockTable(stem, tuple(Stage(*block) for block in blocks))
 
 
 PROXYLESS_W03 = _table(

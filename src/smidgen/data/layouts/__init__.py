@@ -6,15 +6,12 @@ from collections.abc import Iterable
 
 from smidgen.data.files import Tree
 from smidgen.data.layouts import cifar, lists
-from smidgen.data.layouts.coco import COCO
 from smidgen.data.layouts.listing import Layout, Listing
 from smidgen.data.samples import DataError
 
 __all__ = ["LAYOUTS", "Layout", "Listing", "recognize"]
 
-LAYOUTS: tuple[Layout, ...] = (
-    *cifar.LAYOUTS, lists.CARS, lists.BIRDS, lists.FLOWERS, lists.FOOD, lists.PETS, COCO,
-)  # fmt: skip
+LAYOUTS = (*cifar.LAYOUTS, lists.CARS, lists.BIRDS, lists.FLOWERS, lists.FOOD, lists.PETS, lists.COCO)
 _MARKS = frozenset(mark for layout in LAYOUTS for mark in layout.marks)
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from importlib.resources import files
+from itertools import chain
 
 import numpy as np
 from PIL import Image
@@ -94,19 +95,16 @@ def _unpickled(tree: Tree, file: str) -> dict[object, object]:
 
 def _sheets(tree: Tree) -> Data:
     """Read sheets with an image in each row of pixels, and their labels in two lists."""
-    train, test = _part(tree, "train_lables.json", BATCHES), _part(tree, "test_lables.json", ("test_batch",))
-    return Data(tree.where, CLASSES, train, test)
-
-
-def _part(tree: Tree, source: str, sheets: Sequence[str]) -> Samples:
-    labels = parse_json(tree.read(source), f"{source} in {tree.where}", tree.budget)
-    pixels = np.concatenate([_sheet(tree, f"{sheet}.png") for sheet in sheets])
-    return _samples(tree, source, pixels, labels, CLASSES, rows=True)
+    parts = []
+    for source, sheets in (("train_lables.json", BATCHES), ("test_lables.json", ("test_batch",))):
+        labels = parse_json(tree.read(source), f"{source} in {tree.where}", tree.budget)
+        pixels = np.concatenate([_sheet(tree, f"{sheet}.png") for sheet in sheets])
+        parts.append(_samples(tree, source, pixels, labels, CLASSES, rows=True))
+    return Data(tree.where, CLASSES, *parts)
 
 
 def _sheet(tree: Tree, name: str) -> Array:
-    with opened(tree.file(name)) as image:
-        tree.budget.check(f"{name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
+    with opened(tree.file(name), tree.budget) as image:
         if image.width != SIDE * SIDE:
             raise tree.wrong(name, f"is {image.width} pixels wide, a row of {SIDE * SIDE} is one image")
         return np.asarray(image.convert("RGB"), np.uint8).reshape(image.height, PIXELS)
@@ -123,17 +121,12 @@ def _samples(
     if strange := [label for label in labels if type(label) is not int or not 0 <= label < len(classes)]:
         raise tree.wrong(source, f"has a label of {strange[0]!r:.20}, there are classes 0 to {len(classes) - 1}")
     tree.budget.take(source, pixels.nbytes)
-    count = len(pixels)
-    shaped = (
-        pixels.reshape(count, SIDE, SIDE, 3) if rows else pixels.reshape(count, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-    )
+    shaped = pixels.reshape(-1, SIDE, SIDE, 3) if rows else pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
     return Samples(tuple(np.ascontiguousarray(shaped)), tuple(labels))
 
 
 def _joined(parts: Sequence[Samples]) -> Samples:
-    return Samples(
-        tuple(image for part in parts for image in part.images), tuple(label for part in parts for label in part.labels)
-    )
+    return Samples(*(tuple(chain(*one)) for one in zip(*((part.images, part.labels) for part in parts), strict=True)))
 
 
 _BINARY_BATCHES = tuple(f"{batch}.bin" for batch in BATCHES)

@@ -28,7 +28,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Listed:
     """An image as a list names it: its path in the tree, its class counted from 0, and the box that is kept."""
 
     name: str
@@ -37,14 +37,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Part:
+class Split:
     """The images to learn from, or those to test with, and the file that lists them."""
 
     source: str
-    entries: Sequence[Entry]
+    entries: Sequence[Listed]
 
 
-def list_images(tree: Tree, classes: Sequence[str], train: Part, test: Part) -> Listing:
+def list_images(tree: Tree, classes: Sequence[str], train: Split, test: Split) -> Listing:
     """Return the images of both parts, by class and then by name; raise DataError unless the lists fit together."""
     check_classes(tree, len(classes))
     if len(set(classes)) < len(classes):
@@ -62,7 +62,9 @@ def list_images(tree: Tree, classes: Sequence[str], train: Part, test: Part) -> 
             f"{tree.where} has test images of class {classes[min(unlearned)]!r} but none to learn it from; "
             f"{train.source} is not of the split of {test.source}"
         )
-    return Listing(tuple(classes), *(_found(tree, part) for part in (train, test)))
+    parts = (sorted(part.entries, key=lambda entry: (entry.label, entry.name)) for part in (train, test))
+    files = (tuple((tree.file(entry.name, entry.box), entry.label) for entry in part) for part in parts)
+    return Listing(tuple(classes), *files)
 
 
 def check_classes(tree: Tree, count: int) -> None:
@@ -71,7 +73,7 @@ def check_classes(tree: Tree, count: int) -> None:
         raise DataError(f"{tree.where} names {count:,} classes; up to {MAX_CLASSES:,} can be learned")
 
 
-def _check_part(tree: Tree, classes: Sequence[str], part: Part) -> None:
+def _check_part(tree: Tree, classes: Sequence[str], part: Split) -> None:
     if not part.entries:
         raise tree.wrong(part.source, "names no images")
     for entry in part.entries:
@@ -84,8 +86,3 @@ def _check_part(tree: Tree, classes: Sequence[str], part: Part) -> None:
     if absent := names - tree.files.keys():
         missing = f"names {len(names):,} images, {len(absent):,} of them are not there, such as {min(absent)}"
         raise tree.wrong(part.source, missing)
-
-
-def _found(tree: Tree, part: Part) -> tuple[tuple[SampleFile, int], ...]:
-    ordered = sorted(part.entries, key=lambda entry: (entry.label, entry.name))
-    return tuple((tree.file(entry.name, entry.box), entry.label) for entry in ordered)

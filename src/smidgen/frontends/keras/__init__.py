@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from smidgen.data.files import MEMORY, Budget, read_whole, read_zip
-from smidgen.errors import GraphError, ImportModelError
+from smidgen.errors import GraphError, ImportModelError, located
 from smidgen.frontends.fields import Record
 from smidgen.frontends.keras.call import LayerCall
 from smidgen.frontends.keras.hdf5 import SIGNATURE, Dataset, Hdf5Group, array_of, read_hdf5
@@ -49,7 +49,7 @@ def read_keras(path: Path, memory: int = MEMORY) -> Graph:
 
 
 @dataclass(frozen=True, eq=False)
-class _Stored:
+class _StoredModel:
     """A model as Keras describes it, and its weights by layer, in Keras' order."""
 
     model: Record
@@ -63,7 +63,7 @@ class _Stored:
         return tuple(array_of(one, self.data, what, budget) for one in self.weights.get(owner, ()))
 
 
-def _read_stored(path: Path, budget: Budget) -> _Stored:
+def _read_stored(path: Path, budget: Budget) -> _StoredModel:
     """Read a `.keras` archive or an `.h5` file; the bytes decide which it is, not the name."""
     data = read_whole(path, budget.limit)
     if data[:8] == SIGNATURE:
@@ -72,14 +72,14 @@ def _read_stored(path: Path, budget: Budget) -> _Stored:
         if not isinstance(config, str):
             raise ImportModelError(f"{path.name} holds weights alone, without the model; {SAVE}")
         model = Record.from_json(config.encode(), path.name, budget)
-        return _Stored(model, _major(version), _legacy_weights(root.group("model_weights") or Hdf5Group()), data)
+        return _StoredModel(model, _major(version), _legacy_weights(root.group("model_weights") or Hdf5Group()), data)
     members = read_zip(path, budget, lambda name: name in (CONFIG, METADATA, WEIGHTS))
     missing = [name for name in (CONFIG, WEIGHTS) if name not in members]
     if missing:
         raise ImportModelError(f"{path.name} holds no {missing[0]}; {SAVE}")
     stated = Record.from_json(members.get(METADATA, b"{}"), path.name, budget).values.get("keras_version")
     model, held = Record.from_json(members[CONFIG], path.name, budget), members[WEIGHTS]
-    return _Stored(model, _major(stated), dict(_weights(read_hdf5(held, f"{path.name}, {WEIGHTS}"), model)), held)
+    return _StoredModel(model, _major(stated), dict(_weights(read_hdf5(held, f"{path.name}, {WEIGHTS}"), model)), held)
 
 
 def _major(version: object) -> int:
@@ -182,7 +182,7 @@ def _name(layer: Record) -> str:
 class _Reading:
     """A model being read."""
 
-    stored: _Stored
+    stored: _StoredModel
     budget: Budget
     builder: Builder
     applied: list[str] = field(default_factory=list)  # layers so far
@@ -267,10 +267,8 @@ class _Reading:
         weights, config = self.stored.of((top or name, name), self.budget), layer.record("config")
         stem, version = identifier(name) or kind.lower(), self.stored.version
         call = LayerCall(self.builder, self.budget, stem, kind, config, ins, weights, version)
-        try:
+        with located(f"'{name[:60]}' ({kind})"):
             return (LAYERS[kind](call),)
-        except (ImportModelError, GraphError) as error:
-            raise ImportModelError(f"'{name[:60]}' ({kind}): {error}") from None
 
 
 def _nodes(layer: Record) -> list[object]:

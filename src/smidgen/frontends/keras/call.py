@@ -33,7 +33,7 @@ class LayerCall:
 
     @property
     def x(self) -> Value:
-        """The only input."""
+        """Return the only input."""
         if len(self.ins) != 1:
             raise ImportModelError(f"it takes {len(self.ins)} inputs instead of one")
         return self.ins[0]

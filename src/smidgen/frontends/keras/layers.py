@@ -36,8 +36,7 @@ def _activated(call: LayerCall, y: Value) -> Value:
         activation = str(activation.get("class_name", activation.get("registered_name")))
         activation = {"ReLU": "relu", "Softmax": "softmax"}.get(activation, activation)
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
-        raise ImportModelError(f"its activation is {str(activation)[:40]!r}; read are {known}")
+        raise ImportModelError(f"its activation is {str(activation)[:40]!r}; read are {', '.join(ACTIVATIONS)}")
     op = OLD_HARD_SIGMOID if activation == "hard_sigmoid" and call.version < 3 else ACTIVATIONS[activation]
     return y if op is None else call.emit(op, y)
 
@@ -59,8 +58,7 @@ def _leaky_relu(call: LayerCall) -> Value:
 
 
 def _softmax(call: LayerCall) -> Value:
-    if call.config.values.get("axis", -1) not in (-1, [-1], len(call.x.type.shape) - 1):
-        raise ImportModelError("it runs along another dimension than the last; permute before it")
+    _last_axis(call)
     return call.emit(ops.Softmax(1.0), call.x)
 
 
@@ -149,7 +147,7 @@ def _last_axis(call: LayerCall) -> int:
     axis, rank = call.config.values.get("axis", -1), len(call.x.type.shape)
     axis = axis[0] if isinstance(axis, list) and len(axis) == 1 else axis
     if axis not in (-1, rank - 1):
-        raise ImportModelError(f"it runs along dimension {str(axis)[:40]}; the last is read, as of channels_last")
+        raise ImportModelError(f"it runs along dimension {str(axis)[:40]}; the last is read: permute before it")
     return int(call.x.type.shape[-1])
 
 
@@ -270,24 +268,21 @@ def _enlarged(call: LayerCall) -> Value:
 
 
 def _joined(call: LayerCall) -> Value:
-    """Join several maps by sums, products or maxima, one after the other."""
+    """Join several maps by sums, products or maxima, one after the other; a difference is of two."""
     if len(call.ins) < 2:
         raise ImportModelError(f"it joins {len(call.ins)} inputs; two or more are read")
     made = {"Multiply": ops.Mul(), "Maximum": ops.Maximum()}.get(call.kind, ops.Add())
-    first, *others = sorted(call.ins, key=lambda v: -v.type.size)
+    ins = call.ins
+    if call.kind == "Subtract":
+        if len(ins) != 2:
+            raise ImportModelError(f"it takes {len(ins)} inputs instead of two")
+        ins = ins[0], call.emit(ops.Mul(), ins[1], call.constant("minus", np.array([-1.0])))
+    first, *others = sorted(ins, key=lambda v: -v.type.size)
     for other in others:
         first = call.emit(made, first, other)
     if call.kind == "Average":
         first = call.emit(ops.Mul(), first, call.constant("share", np.array([1 / len(call.ins)])))
     return first
-
-
-def _subtract(call: LayerCall) -> Value:
-    if len(call.ins) != 2:
-        raise ImportModelError(f"it takes {len(call.ins)} inputs instead of two")
-    a, b = call.ins
-    minus = call.emit(ops.Mul(), b, call.constant("minus", np.array([-1.0])))
-    return call.emit(ops.Add(), *sorted((a, minus), key=lambda v: -v.type.size))
 
 
 def _concatenate(call: LayerCall) -> Value:
@@ -320,5 +315,5 @@ LAYERS: Mapping[str, Rule] = {
     "ELU": lambda call: call.emit(ops.Lookup("elu", call.number("alpha", 1.0)), call.x), "Flatten": _flatten,
     "LeakyReLU": _leaky_relu, "Maximum": _joined, "Multiply": _joined, "Normalization": _normalization,
     "PReLU": _prelu, "Permute": _permute, "ReLU": _relu, "Rescaling": _rescaling, "Reshape": _reshape,
-    "Softmax": _softmax, "Subtract": _subtract,
+    "Softmax": _softmax, "Subtract": _joined,
 }  # fmt: skip

@@ -160,7 +160,7 @@ class TfliteOperator:
 
     @property
     def activation(self) -> str:
-        """The name of the fused activation."""
+        """Return the name of the fused activation."""
         number = self.options.fused_activation_function
         for name, known in ACTIVATIONS.items():
             if known == number:

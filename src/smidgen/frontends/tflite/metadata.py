@@ -6,12 +6,12 @@ The names are lines of a file in a zip archive appended to the model, as TensorF
 from __future__ import annotations
 
 import io
-import math
 import struct
 import zipfile
 
 import flatbuffers
-from flatbuffers.number_types import Float32Flags, UOffsetTFlags
+import numpy as np
+from flatbuffers.number_types import Float32Flags, Uint8Flags, UOffsetTFlags
 from flatbuffers.table import Table
 
 from smidgen.data.files import CORRUPT_ZIP
@@ -42,7 +42,8 @@ def stated_preprocessing(data: bytes, channels: int) -> Preprocessing | None:
     """
     try:
         for unit in _parts(data, INPUTS, PROCESS_UNITS):
-            if _byte(unit, OPTIONS_KIND) == NORMALIZATION and (options := _table(unit, OPTIONS)):
+            if _byte(unit, OPTIONS_KIND) == NORMALIZATION and (offset := _offset(unit, OPTIONS)):
+                options = Table(unit.Bytes, unit.Indirect(unit.Pos + offset))
                 stated = Preprocessing(_floats(options, MEAN), _floats(options, STD), range=(0.0, 255.0))
                 stated.check(channels)
                 return stated
@@ -134,13 +135,7 @@ def _offset(table: Table, field: int) -> int:
 
 
 def _byte(table: Table, field: int) -> int:
-    offset = _offset(table, field)
-    return table.Bytes[table.Pos + offset] if offset else 0
-
-
-def _table(table: Table, field: int) -> Table | None:
-    offset = _offset(table, field)
-    return Table(table.Bytes, table.Indirect(table.Pos + offset)) if offset else None
+    return int(table.GetSlot(4 + 2 * field, 0, Uint8Flags))
 
 
 def _tables(table: Table, field: int) -> list[Table]:
@@ -154,13 +149,7 @@ def _tables(table: Table, field: int) -> list[Table]:
 
 def _floats(table: Table, field: int) -> tuple[float, ...]:
     offset = _offset(table, field)
-    if not offset:
-        raise ValueError("the field is left out")
-    count = table.VectorLen(offset)
-    if not 0 < count <= MOST:
-        raise ValueError(f"{count} numbers cannot be one per channel")
-    start, width = table.Vector(offset), Float32Flags.bytewidth
-    numbers = tuple(struct.unpack_from("<f", table.Bytes, start + i * width)[0] for i in range(count))
-    if not all(map(math.isfinite, numbers)):
-        raise ValueError("a number is not finite")
-    return numbers
+    numbers = table.GetVectorAsNumpy(Float32Flags, offset) if offset else np.zeros(0, np.float32)
+    if not 0 < len(numbers) <= MOST or not np.isfinite(numbers).all():
+        raise ValueError(f"{len(numbers)} numbers are not one per channel, or not finite")
+    return tuple(numbers.tolist())

@@ -29,12 +29,11 @@ class TorchCall:
 
     @property
     def name(self) -> str:
-        """The operator's name without its overload."""
         return name_of(self.node.target)
 
     @property
     def shape(self) -> Shape:
-        """The shape of the result, as PyTorch recorded it."""
+        """Return the shape of the result, as PyTorch recorded it."""
         return tuple(int(n) for n in self.node.meta["val"].shape)
 
     def raw(self, place: int, default: object = None) -> Any:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import CUT, ImportModelError
+from smidgen.errors import ImportModelError
 from smidgen.frontends.blocks import sliced
-from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
+from smidgen.frontends.channels import Constant, FileTensor, Spans
 from smidgen.frontends.layout import Shape
-from smidgen.frontends.sequences import Cells, Sequences, check_zero
+from smidgen.frontends.sequences import Cells, check_zero
 from smidgen.frontends.torch.call import TorchCall
 from smidgen.ir import Op
 
 INSTEAD = dict.fromkeys(("_log_softmax", "argmax"), "end the module at its logits")
+TorchRule = Callable[[TorchCall], object]
 X, STATES, WEIGHTS, BIASED, LAYERS, BOTH, BATCH_FIRST = 0, 1, 2, 3, 4, 7, 8  # arguments of recurrent layers, by place
-
-
-def instead_of(name: str) -> str:
-    """Return what to do about an operator without a rule."""
-    if name in INSTEAD:
-        return INSTEAD[name]
-    near = difflib.get_close_matches(name, RULES, 1, 0.6)
-    return f"nearest is {near[0]}" if near else CUT
 
 
 def _spans(pads: Shape) -> Spans:
@@ -52,34 +44,26 @@ def _batch_norm(call: TorchCall) -> FileTensor:
     return call.c.batch_norm(x, factor, shift - mean * factor)
 
 
-def _addmm(call: TorchCall) -> FileTensor:
-    """Read addmm(b, x, w) with factors beta and alpha of 1."""
-    x, w = call.tensor(1), call.constant(2).transposed((1, 0))
-    _check_factors(call)
-    return call.c.dense(x, w, call.constant(0))
-
-
 def _check_factors(call: TorchCall) -> None:
     beta, alpha = call.factors("beta", "alpha")
     if (beta, alpha) != (1.0, 1.0):
         raise ImportModelError(f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
 
 
-def _multiply(c: Sequences, a: Operand, b: Operand) -> FileTensor:
+def _product(call: TorchCall, first: int = 0) -> FileTensor:
     """Return a · b: a dense layer if b is one constant matrix, else a product of two tensors."""
+    a, b = call.operand(first), call.operand(first + 1)
     if isinstance(a, FileTensor) and isinstance(b, Constant) and math.prod(b.shape[:-2]) == 1 and len(b.shape) > 1:
-        return c.dense(a, Constant(b.data.reshape(b.shape[-2:])).transposed((1, 0)))
-    return c.matmul(a, b)
-
-
-def _product(call: TorchCall) -> FileTensor:
-    return _multiply(call.c, call.operand(0), call.operand(1))
+        return call.c.dense(a, Constant(b.data.reshape(b.shape[-2:])).transposed((1, 0)))
+    return call.c.matmul(a, b)
 
 
 def _added_product(call: TorchCall) -> FileTensor:
-    """Read baddbmm, a sum of a tensor and a product, each with a factor of 1."""
+    """Read addmm(b, x, w) or baddbmm, a sum of a tensor and a product, each with a factor of 1."""
     _check_factors(call)
-    return call.c.add(_multiply(call.c, call.operand(1), call.operand(2)), call.operand(0))
+    if call.name == "addmm":
+        return call.c.dense(call.tensor(1), call.constant(2).transposed((1, 0)), call.constant(0))
+    return call.c.add(_product(call, 1), call.operand(0))
 
 
 def _attention(call: TorchCall) -> FileTensor:
@@ -169,21 +153,11 @@ def _view(call: TorchCall) -> FileTensor:
     return call.c.reshape(x, tuple(shape))
 
 
-def _recorded_shape(call: TorchCall) -> FileTensor:
-    """Read squeezes and unsqueezes: PyTorch recorded the shape."""
-    return call.c.reshape(call.tensor(0), call.shape)
-
-
 def _expand(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
     if call.shape != x.shape:
         raise ImportModelError(f"{list(x.shape)} would be repeated; let the operator that reads it repeat it")
     return x
-
-
-def _permute(call: TorchCall) -> FileTensor:
-    x = call.tensor(0)
-    return call.c.transpose(x, tuple(n % len(x.shape) for n in call.integers(1)))
 
 
 def _cat(call: TorchCall) -> FileTensor:
@@ -199,15 +173,12 @@ def _pad(call: TorchCall) -> FileTensor:
     return call.c.pad(x, ((0, 0),) * (len(x.shape) - len(pairs)) + tuple(reversed(pairs)))
 
 
-def _softmax(call: TorchCall) -> FileTensor:
-    return call.c.softmax(call.tensor(0), int(call.number(1, -1)))
+def _clip(low: float, high: float) -> TorchRule:
+    """Return the rule of a clip to the second and the third argument, with these defaults."""
+    return lambda call: call.c.clip(call.tensor(0), call.number(1, low), call.number(2, high))
 
 
-def _clamp(call: TorchCall) -> FileTensor:
-    return call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf))
-
-
-def _power(exponent: float | None = None) -> Callable[[TorchCall], FileTensor]:
+def _power(exponent: float | None = None) -> TorchRule:
     """Return the rule of a power with this exponent, or with the second argument."""
     return lambda call: call.c.power(call.tensor(0), call.number(1, 1.0) if exponent is None else exponent)
 
@@ -219,15 +190,14 @@ def _slice(call: TorchCall) -> FileTensor:
 
 
 def _select(call: TorchCall) -> FileTensor:
-    x, at = call.tensor(0), int(call.number(2, 0))
+    """Read select, which drops the dimension, or index_select at several constant places."""
+    x = call.tensor(0)
     axis = call.axis(1, len(x.shape))
+    if call.name == "index_select":
+        return call.c.take(x, {axis: [int(n) for n in call.constant(2).data.ravel()]})
+    at = int(call.number(2, 0))
     y = call.c.take(x, {axis: [at + x.shape[axis] if at < 0 else at]})
     return call.c.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
-
-
-def _index_select(call: TorchCall) -> FileTensor:
-    x = call.tensor(0)
-    return call.c.take(x, {call.axis(1, len(x.shape)): [int(n) for n in call.constant(2).data.ravel()]})
 
 
 def _split(call: TorchCall) -> tuple[FileTensor, ...]:
@@ -324,11 +294,11 @@ def _softplus(call: TorchCall) -> Op:
     return ops.Lookup("softplus")
 
 
-def _unary(op: Callable[[TorchCall], Op]) -> Callable[[TorchCall], FileTensor]:
+def _unary(op: Callable[[TorchCall], Op]) -> TorchRule:
     return lambda call: call.c.unary(op(call), call.tensor(0))
 
 
-def _lookup(name: str, alpha: float = 0.0, beta: float = 0.0) -> Callable[[TorchCall], FileTensor]:
+def _lookup(name: str, alpha: float = 0.0, beta: float = 0.0) -> TorchRule:
     return _unary(lambda call: ops.Lookup(name, alpha, beta))
 
 
@@ -337,32 +307,35 @@ def _gelu(call: TorchCall) -> Op:
 
 
 RECURRENT = ("gru", "lstm")
-RULES: Mapping[str, Callable[[TorchCall], object]] = {
+RULES: Mapping[str, TorchRule] = {
+    # PyTorch recorded the shapes of squeezes and unsqueezes.
+    **dict.fromkeys(("squeeze", "unsqueeze"), lambda call: call.c.reshape(call.tensor(0), call.shape)),
+    **dict.fromkeys(("_to_copy", "alias", "clone"), lambda call: call.tensor(0)),
     "_native_batch_norm_legit": _instance_norm, "baddbmm": _added_product, "bmm": _product, "matmul": _product,
     "native_group_norm": _group_norm, "native_layer_norm": _layer_norm, "scaled_dot_product_attention": _attention,
     "gru": lambda call: _recurrent(call, ops.Gru()), "lstm": lambda call: _recurrent(call, ops.Lstm()),
     "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
-    "_softmax": _softmax, "_to_copy": lambda call: call.tensor(0), "abs": _lookup("abs"),
-    "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum, "addmm": _addmm,
-    "alias": lambda call: call.tensor(0), "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
-    "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clamp,
-    "clone": lambda call: call.tensor(0), "constant_pad_nd": _pad, "convolution": _convolution, "div": _div,
+    "_softmax": lambda call: call.c.softmax(call.tensor(0), int(call.number(1, -1))), "abs": _lookup("abs"),
+    "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum,
+    "addmm": _added_product, "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
+    "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clip(-math.inf, math.inf),
+    "constant_pad_nd": _pad, "convolution": _convolution, "div": _div,
     "elu": _unary(_elu), "erf": _lookup("erf"), "exp": _lookup("exp"), "expand": _expand,
-    "flip": _flip, "gelu": _unary(_gelu),
-    "getitem": _getitem, "hardsigmoid": _lookup("hard_sigmoid", 1 / 6, 0.5), "hardswish": _lookup("hard_swish"),
-    "index_select": _index_select,
-    "hardtanh": lambda call: call.c.clip(call.tensor(0), call.number(1, -1.0), call.number(2, 1.0)),
+    "flip": _flip, "gelu": _unary(_gelu), "getitem": _getitem, "hardsigmoid": _lookup("hard_sigmoid", 1 / 6, 0.5),
+    "hardswish": _lookup("hard_swish"), "hardtanh": _clip(-1.0, 1.0), "index_select": _select,
     "leaky_relu": _unary(lambda call: ops.Lookup("leaky_relu", call.number(1, 0.01))),
     "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _product,
-    "maximum": lambda call: call.c.maximum(call.operand(0), call.operand(1)),
+    "maximum": lambda call: call.c.pair(ops.Maximum(), call.operand(0), call.operand(1)),
     "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
-    "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _power(),
+    "neg": lambda call: call.c.negative(call.tensor(0)),
+    "permute": lambda call: call.c.transpose(x := call.tensor(0), tuple(n % len(x.shape) for n in call.integers(1))),
+    "pow": _power(),
     "reciprocal": _power(-1.0), "rsqrt": _power(-0.5), "sqrt": _power(0.5), "log": _lookup("log"),
     "repeat": _repeat, "select": _select, "slice": _slice, "split": _split, "split_with_sizes": _split,
     "relu": _unary(lambda call: ops.Activate("relu")),
     "selu": _lookup("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _lookup("sigmoid"),
-    "silu": _lookup("silu"), "softplus": _unary(_softplus), "squeeze": _recorded_shape,
-    "sub": lambda call: _sum(call, -1.0), "tanh": _lookup("tanh"), "unsqueeze": _recorded_shape,
+    "silu": _lookup("silu"), "softplus": _unary(_softplus),
+    "sub": lambda call: _sum(call, -1.0), "tanh": _lookup("tanh"),
     "upsample_bilinear2d": _upsample_bilinear, "upsample_nearest1d": _upsample_nearest,
     "upsample_nearest2d": _upsample_nearest, "view": _view,
 }  # fmt: skip

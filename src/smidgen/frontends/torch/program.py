@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ TYPES = re.compile(
 )
 TEXTS = ("padding", "approximate", "rounding_mode", "equation", "mode", "indexing")
 PRIVATE = ("_unsafe_view",)  # operators that begin with "_" and occur in exported files, though not core ones
+# Operators that only assert what is known when the file is read.
 ASSERTIONS = ("_assert_tensor_metadata", "_assert_async", "_assert_scalar", "sym_constrain_range_for_size")
 _MEMORY_FORMATS: Mapping[int, torch.memory_format] = {
     1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d, 4: torch.preserve_format,
@@ -82,7 +84,8 @@ def parse(archive: Archive) -> TorchProgram:
     nodes = graph.records("nodes")
     if len(nodes) > MAX_CALLS:
         raise ImportModelError(f"it makes {len(nodes):,} calls; up to {MAX_CALLS:,} are read")
-    calls = tuple(_call(node) for node in nodes if not _asserts(node))
+    names = [_text(node, "target").removeprefix("torch.ops.aten.").partition(".")[0] for node in nodes]
+    calls = tuple(_call(node) for node, name in zip(nodes, names, strict=True) if name not in ASSERTIONS)
     return TorchProgram(inputs, held, calls, tuple(_output(spec) for spec in signature.records("output_specs")))
 
 
@@ -130,11 +133,6 @@ def _output(spec: Record) -> str:
     return _tensor_name(Record.of(inner, spec.where).record("arg"))
 
 
-def _asserts(node: Record) -> bool:
-    """Return whether the node only asserts what is known when the file is read."""
-    return _text(node, "target").removeprefix("torch.ops.aten.").partition(".")[0] in ASSERTIONS
-
-
 def _call(node: Record) -> AtenCall:
     target = _text(node, "target")
     operator = find_operator(target)
@@ -162,10 +160,7 @@ def find_operator(target: str) -> torch._ops.OpOverload:
     packet = getattr(torch.ops.aten, found[1], None) if found else None
     operator = getattr(packet, found[2], None) if found and isinstance(packet, torch._ops.OpOverloadPacket) else None
     if found is None or not isinstance(operator, torch._ops.OpOverload) or not _computes(operator, found[1]):
-        raise ImportModelError(
-            f"it calls {target[:80]!a}, which is not one of PyTorch's own operators that compute tensors; "
-            "use only those"
-        )
+        raise ImportModelError(f"it calls {target[:80]!a}, which is not one of PyTorch's own operators of tensors")
     return operator
 
 
@@ -173,10 +168,8 @@ def _computes(operator: torch._ops.OpOverload, name: str) -> bool:
     schema = operator._schema
     public = not name.startswith("_") or torch.Tag.core in operator.tags or name in PRIVATE
     tensors = schema.returns and all("Tensor" in str(result.type) for result in schema.returns)
-    plain = all(
-        TYPES.fullmatch(str(a.type)) or (a.name in TEXTS and str(a.type) in ("str", "Optional[str]"))
-        for a in schema.arguments
-    )
+    given = ((a.name, str(a.type)) for a in schema.arguments)
+    plain = all(TYPES.fullmatch(t) or (n in TEXTS and t in ("str", "Optional[str]")) for n, t in given)
     return bool(public and tensors and plain)
 
 
@@ -285,7 +278,7 @@ class ReplayModule(torch.nn.Module):
             values[name] = self.get_buffer(f"held_{number}")
         for place, call in enumerate(program.calls):
             self._make(call, values, f"call {place} ({call.operator})")
-        return tuple(_found(values, name) for name in program.outputs)
+        return tuple(_given(values, Named(name)) for name in program.outputs)
 
     def _make(self, call: AtenCall, values: dict[str, torch.Tensor], where: str) -> None:
         positional = [_given(values, item) for item in call.positional]
@@ -314,15 +307,11 @@ def examples(program: TorchProgram, budget: Budget) -> tuple[torch.Tensor, ...]:
     return tuple(torch.zeros(shape, dtype=dtype) for shape, dtype in program.inputs.values())
 
 
-def _found(values: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
-    if name not in values:
-        raise ImportModelError(f"{name[:80]!a} is read before anything writes it; save the model again")
-    return values[name]
-
-
-def _given(values: Mapping[str, torch.Tensor], item: object) -> object:
+def _given(values: Mapping[str, torch.Tensor], item: object) -> Any:
     if isinstance(item, Named):
-        return _found(values, item.name)
+        if item.name not in values:
+            raise ImportModelError(f"{item.name[:80]!a} is read before anything writes it; save the model again")
+        return values[item.name]
     return [_given(values, part) for part in item] if isinstance(item, list) else item
 
 

@@ -19,13 +19,13 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from smidgen.data.files import MEMORY, Budget, first_line
-from smidgen.errors import GraphError, ImportModelError, UnsupportedOperatorError, with_others
+from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, nearest, with_others
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.sequences import Sequences
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import read_archive
 from smidgen.frontends.torch.call import TorchCall, name_of
-from smidgen.frontends.torch.operators import RECURRENT, RULES, instead_of
+from smidgen.frontends.torch.operators import INSTEAD, RECURRENT, RULES
 from smidgen.frontends.torch.program import ReplayModule, examples, parse
 from smidgen.ir import Graph
 
@@ -76,20 +76,15 @@ def _read(program: ExportedProgram, name: str, where: str, inputs: tuple[str, ..
     """Translate the exported program; `inputs` are the names that a file gives its inputs."""
     try:
         with torch.no_grad(), _quiet():
-            program = program.run_decompositions(_decompositions())
+            rules: Mapping[Any, Callable[..., Any]] = dict(torch.export.default_decompositions())
+            kept = {op: rule for op, rule in rules.items() if name_of(op) not in (*KEPT, *RECURRENT)}
+            program = program.run_decompositions(kept)
     except Exception as error:  # it runs PyTorch's own code on what the archive holds
         raise ImportModelError(f"{where} cannot be reduced to plain operators: {first_line(error)}") from None
-    try:
+    with located(where):
         last, own = (_graph(program, name, way, inputs, budget.copy()) for way in (True, False))
-        images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
-        return fewest_transposes(last, own, images)
-    except (ImportModelError, GraphError) as error:
-        raise ImportModelError(f"{where}: {error}") from None
-
-
-def _decompositions() -> dict[Any, Callable[..., Any]]:
-    table: Mapping[Any, Callable[..., Any]] = dict(torch.export.default_decompositions())
-    return {op: rule for op, rule in table.items() if name_of(op) not in (*KEPT, *RECURRENT)}
+    images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
+    return fewest_transposes(last, own, images)
 
 
 @contextmanager
@@ -159,17 +154,15 @@ def _call(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]) -> obje
     """Translate one call; its name begins every error."""
     name = name_of(node.target)
     known = all(not isinstance(values[n], FileTensor) for n in node.all_input_nodes)
-    try:
-        if known and name != "getitem":
-            return _fold_constant(c, node, values)
-        rule = RULES.get(name)
-        if rule is None:
-            raise UnsupportedOperatorError(f"'{node.name}' ({name})", name, instead_of(name))
-        return rule(TorchCall(c, node, values))
-    except UnsupportedOperatorError:
-        raise
-    except (GraphError, ImportModelError, IndexError) as error:
-        raise ImportModelError(f"'{node.name}' ({name}): {error}") from None
+    where = f"'{node.name}' ({name})"
+    if name not in RULES and not known:
+        raise UnsupportedOperatorError(where, name, INSTEAD.get(name) or nearest(name, RULES, 0.6))
+    with located(where):
+        try:
+            folds = known and name != "getitem"
+            return _fold_constant(c, node, values) if folds else RULES[name](TorchCall(c, node, values))
+        except IndexError as error:
+            raise ImportModelError(str(error)) from None
 
 
 def _unsupported(reached: fx.Node, values: Mapping[fx.Node, object]) -> Counter[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +10,7 @@ from pathlib import Path
 import onnx
 
 from smidgen.data.files import MEMORY, Budget
-from smidgen.errors import CUT, GraphError, ImportModelError, UnsupportedOperatorError, with_others
+from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, nearest, with_others
 from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.onnx.read.calls import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.read.decode import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
@@ -42,16 +41,12 @@ def read_onnx(path: Path, memory: int = MEMORY, shapes: Shapes = NO_SHAPES) -> G
     `shapes` has sizes for inputs that the file leaves open, by name.
     """
     budget = Budget(memory)
-    try:
+    with located(path.name, "; fix the model before exporting it"):
         model = join_normalizations(decode(path, budget, shapes))
         plan = planned_quantizations(model)
         last, own = (_graph(model, path.stem, plan, way, budget.copy()) for way in (True, False))
         graph = fewest_transposes(last, own, _images(model))
         return replace(graph, classes=model.classes) if fits_scores(model.classes, graph.scores.type) else graph
-    except ImportModelError as error:
-        raise ImportModelError(f"{path.name}: {error}") from None
-    except GraphError as error:
-        raise ImportModelError(f"{path.name}: {error}; fix the model before exporting it") from None
 
 
 def _images(model: OnnxModel) -> bool:
@@ -76,9 +71,7 @@ def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool,
                 f"input '{value.name}' is a batch of {value.shape[0]}, {list(value.shape)}; export it with a batch of 1"
             )
         if value.kind not in (FLOAT, INT8, UINT8):
-            raise ImportModelError(
-                f"input '{value.name}' is of ONNX type {value.kind}; export the model with float32 inputs"
-            )
+            raise ImportModelError(f"input '{value.name}' is of ONNX type {value.kind}; export it with float32 inputs")
         q = None if value.kind == FLOAT else input_quantization(model, value.name)
         c.values[value.name] = c.input(value.name, value.shape, last, q)
     for number, operator in enumerate(model.operators):
@@ -99,28 +92,24 @@ def _output(c: OnnxImport, declared: OnnxTensor) -> FileTensor:
 
 def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     """Translate one operator; errors begin with its name."""
-    where = f"node '{operator.name}' ({operator.code})"
-    rule = SPELLED_RULES.get(operator.code) or OPERATOR_RULES.get(operator.code)
+    where, code = f"node '{operator.name}' ({operator.code})", operator.code
+    rule = SPELLED_RULES.get(code) or OPERATOR_RULES.get(code)
     c.output = next(filter(None, operator.outputs), "")
     if not c.output or c.output in c.values:
         raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
-    call = OnnxCall(c, operator)
-    try:
+    with located(where):
         ins = [c.operand(name) if name else None for name in operator.inputs]
         known = all(x is None or (isinstance(x, Constant) and x.steps is None) for x in ins)
-        if ins and known and operator.code != "DequantizeLinear":
+        if ins and known and code != "DequantizeLinear":
             arrays = tuple(x.data if isinstance(x, Constant) else None for x in ins)
             c.values[c.output] = Constant(fold(operator, c.model.opset, arrays, c.budget))
-        elif rule is None:
-            raise UnsupportedOperatorError(where, operator.code, _instead(operator.code))
-        else:
-            made = rule(call)
+            return
+        if rule is not None:
+            made = rule(OnnxCall(c, operator))
             parts = made if isinstance(made, tuple) else (made,)
             c.values.update(zip(operator.outputs, parts, strict=False))  # most operators give only their first output
-    except UnsupportedOperatorError:
-        raise
-    except (GraphError, ImportModelError) as error:
-        raise ImportModelError(f"{where}: {error}") from None
+            return
+    raise UnsupportedOperatorError(where, code, INSTEAD.get(code) or nearest(code, OPERATOR_RULES, 0.5))
 
 
 def _unsupported(c: OnnxImport, reached: int) -> Counter[str]:
@@ -133,10 +122,3 @@ def _unsupported(c: OnnxImport, reached: int) -> Counter[str]:
         elif operator.code not in OPERATOR_RULES:
             found[operator.code] += 1
     return found
-
-
-def _instead(code: str) -> str:
-    if code in INSTEAD:
-        return INSTEAD[code]
-    near = difflib.get_close_matches(code, OPERATOR_RULES, 1, 0.5)
-    return f"nearest is {near[0]}" if near else CUT

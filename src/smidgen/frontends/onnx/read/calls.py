@@ -63,9 +63,7 @@ class OnnxCall:
     def constant(self, place: int) -> Constant:
         x = self.operand(place)
         if not isinstance(x, Constant):
-            raise ImportModelError(
-                f"its input {place}, '{self.operator.inputs[place]}', is computed; it has to be a constant"
-            )
+            raise ImportModelError(f"its input {place}, '{self.operator.inputs[place]}', is computed, not a constant")
         return x
 
     def optional(self, place: int) -> Constant | None:

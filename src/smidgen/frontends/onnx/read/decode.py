@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from onnx import numpy_helper, version_converter
 
 from smidgen.data.files import Budget, read_whole
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, located
 from smidgen.frontends.onnx.write import CLASSES
 from smidgen.frontends.onnx.write.functions import DOMAIN, IDENTITIES, LAYERS, WEIGHTED
 from smidgen.ir import MAX_BYTES, Array
@@ -203,9 +203,7 @@ def _input(value: onnx.ValueInfoProto) -> OnnxTensor:
             )
         shape.append(dim.dim_value)
     if len(shape) > LARGEST_RANK or 4 * math.prod(shape) > MAX_BYTES:
-        raise ImportModelError(
-            f"{what} has shape {shape[:LARGEST_RANK]}, beyond {MAX_BYTES:,} bytes; use a smaller one"
-        )
+        raise ImportModelError(f"{what} has shape {shape[:LARGEST_RANK]}, over {MAX_BYTES:,} bytes; use a smaller one")
     return OnnxTensor(value.name, tensor.elem_type, tuple(shape))
 
 
@@ -218,22 +216,17 @@ def _check_nodes(graph: onnx.GraphProto) -> None:
     for number, node in enumerate(graph.node):
         where = _where(number, node)
         if node.op_type in CONTROL_FLOW or any(a.HasField("g") or a.graphs for a in node.attribute):
-            raise ImportModelError(
-                f"{where} is control flow; export the model for one fixed input, so that no branch or loop is left"
-            )
+            raise ImportModelError(f"{where} is control flow; export the model for one fixed input, without it")
         if node.domain not in ("", "ai.onnx", DOMAIN):
             raise ImportModelError(
-                f"{where} comes from the domain '{node.domain}'; export the model with ONNX's own operators"
+                f"{where} is of the domain '{node.domain}'; export the model with ONNX's own operators"
             )
 
 
 def _operators(graph: onnx.GraphProto, folder: Path, budget: Budget) -> Iterator[OnnxOperator]:
     for number, node in enumerate(graph.node):
-        where = _where(number, node)
-        try:
+        with located(_where(number, node)):
             attributes = {a.name: _attribute(a, folder, budget) for a in node.attribute}
-        except ImportModelError as error:
-            raise ImportModelError(f"{where}: {error}") from None
         name = node.name or str(number)
         operator = OnnxOperator(node.op_type, name, tuple(node.input), tuple(node.output), attributes)
         yield from _without_rounding(operator) if node.domain == DOMAIN else (operator,)
@@ -252,7 +245,7 @@ def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
         yield replace(operator, code="Identity" if code in IDENTITIES else code, inputs=inputs[: LAYERS[code]])
     else:
         raise ImportModelError(
-            f"node '{operator.name}' ({code}) is a table of results that no operator of ONNX gives; import the .smg"
+            f"node '{operator.name}' ({code}) is a table that no operator of ONNX gives; import the .smg"
         )
 
 
@@ -260,9 +253,7 @@ def _attribute(attribute: onnx.AttributeProto, folder: Path, budget: Budget) -> 
     """Return an attribute's value of the type that it declares."""
     kind = attribute.type
     if attribute.ref_attr_name or kind not in (*_SINGLE, *_LISTS):
-        raise ImportModelError(
-            f"its attribute '{attribute.name}' has a type that is not supported; export the model again"
-        )
+        raise ImportModelError(f"its attribute '{attribute.name}' has an unsupported type; export the model again")
     value = onnx.helper.get_attribute_value(attribute)
     if kind == onnx.AttributeProto.TENSOR:
         return array(value, folder, budget)
@@ -281,7 +272,7 @@ def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
     size = math.prod(shape) * dtype.itemsize
     if len(shape) > LARGEST_RANK or min(shape, default=0) < 0:
         raise ImportModelError(
-            f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} dimensions, none negative, are read"
+            f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} sizes from 0 on are read"
         )
     budget.take(f"{what}, {dtype}{list(shape)},", size)
     try:
@@ -301,9 +292,7 @@ def _external(tensor: onnx.TensorProto, folder: Path, size: int) -> bytes:
         path = (folder / location).resolve()
         path.exists()
     except (OSError, ValueError, RuntimeError):  # too long a name, a zero byte, links in a circle
-        raise ImportModelError(
-            f"{what} is in {location[:80]!a}, which cannot be the name of a file; export again"
-        ) from None
+        raise ImportModelError(f"{what} is in {location[:80]!a}, which is no name of a file; export again") from None
     if not location or folder.resolve() not in path.parents:
         raise ImportModelError(f"{what} is in '{location[:80]}', outside the model's folder; export the model whole")
     try:

@@ -54,10 +54,8 @@ def _positions(call: OnnxCall, size: int, count: int, scale: float) -> Array:
         return np.asarray(points * np.float32(size - 1) / np.float32(max(count - 1, 1)))
     if kind == "pytorch_half_pixel" and count == 1:
         return np.zeros_like(points)
-    if kind in ("half_pixel", "pytorch_half_pixel"):
-        return np.asarray((points + half) / single - half)
-    if kind == "half_pixel_symmetric":
-        offset = np.float32(size / 2 * (1 - count / (scale * size)))
+    if kind in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
+        offset = np.float32(size / 2 * (1 - count / (scale * size)) if kind == "half_pixel_symmetric" else 0)
         return np.asarray(offset + (points + half) / single - half)
     raise ImportModelError(f"coordinate_transformation_mode '{kind[:40]}' is not supported; use half_pixel")
 
@@ -69,10 +67,10 @@ def _resize(call: OnnxCall) -> FileTensor:
     rounding = ROUNDINGS.get(call.text("nearest_mode", "round_prefer_floor"))
     if mode != "nearest" or rounding is None:
         raise ImportModelError(f"resizing by {mode[:20]} is not supported; resize to the nearest, or linearly")
-    places = {
-        axis: np.clip(rounding(_positions(call, x.shape[axis], n, scale)), 0, x.shape[axis] - 1).astype(int).tolist()
-        for axis, (n, scale) in _resized(call, x).items()
-    }
+    places = {}
+    for axis, (n, scale) in _resized(call, x).items():
+        found = rounding(_positions(call, x.shape[axis], n, scale))
+        places[axis] = np.clip(found, 0, x.shape[axis] - 1).astype(int).tolist()
     return call.c.take(x, places)
 
 
@@ -181,10 +179,6 @@ def _transpose(call: OnnxCall) -> FileTensor:
     return call.c.transpose(x, call.integers("perm", tuple(reversed(range(len(x.shape))))))
 
 
-def _concat(call: OnnxCall) -> FileTensor:
-    return call.c.concat([call.operand(i) for i in range(len(call))], call.integer("axis", 0))
-
-
 def _pad(call: OnnxCall) -> FileTensor:
     x, mode = call.tensor(0), call.text("mode", "constant")
     if mode != "constant" or call.number(2, 0.0) != 0.0:
@@ -224,17 +218,13 @@ def _pow(call: OnnxCall) -> FileTensor:
     return call.c.unary(ops.Lookup("power", exponent, tflite=tflite == 1), x)
 
 
-def _clip(call: OnnxCall) -> FileTensor:
-    return call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf))
-
-
 def _extreme(call: OnnxCall) -> FileTensor:
     """Read Min and Max with a number, and Max of two tensors."""
     if len(call) != 2:
         raise ImportModelError(f"it has {len(call)} inputs; two are supported")
     a, b, largest = call.operand(0), call.operand(1), call.operator.code == "Max"
     if largest and not any(isinstance(operand, Constant) and operand.data.size == 1 for operand in (a, b)):
-        return call.c.maximum(a, b)
+        return call.c.pair(ops.Maximum(), a, b)
     x, other = (1, 0) if isinstance(a, Constant) else (0, 1)
     limit = call.number(other, 0.0)
     return call.c.clip(call.tensor(x), *((limit, math.inf) if largest else (-math.inf, limit)))
@@ -245,7 +235,7 @@ def _prelu(call: OnnxCall) -> FileTensor:
     x, slope = call.tensor(0), call.operand(1)
     if isinstance(slope, Constant) and slope.data.size == 1 and slope.steps is None:
         return call.c.unary(ops.Lookup("leaky_relu", float(slope.data.reshape(-1)[0])), x)
-    return call.c.prelu(x, slope)
+    return call.c.pair(ops.PRelu(), x, slope)
 
 
 def _identity(call: OnnxCall) -> Operand:
@@ -278,14 +268,12 @@ def _function(op: Callable[[OnnxCall], Op]) -> OnnxRule:
 
 def _lookup(name: str, alpha: float | None = None, beta: float | None = None, second: str = "beta") -> OnnxRule:
     """Return the rule of a function by name, with the defaults of its attributes where it has any."""
-    return _function(
-        lambda call: ops.Lookup(
-            name,
-            0.0 if alpha is None else call.real("alpha", alpha),
-            0.0 if beta is None else call.real(second, beta),
-            tflite=name in TFLITE_TABLES and call.integer("tflite", 0) == 1,
-        )
-    )
+
+    def op(call: OnnxCall) -> Op:
+        one, two = (0.0 if n is None else call.real(key, n) for key, n in (("alpha", alpha), (second, beta)))
+        return ops.Lookup(name, one, two, tflite=name in TFLITE_TABLES and call.integer("tflite", 0) == 1)
+
+    return _function(op)
 
 
 def _gelu(call: OnnxCall) -> Op:
@@ -303,8 +291,10 @@ def _swish(call: OnnxCall) -> FileTensor:
 
 OPERATOR_RULES: Mapping[str, OnnxRule] = {
     **LAYER_RULES,
-    "Abs": _lookup("abs"), "Add": _add, "Cast": _identity, "Celu": _lookup("celu", 1.0), "Clip": _clip,
-    "Concat": _concat, "Constant": _constant, "Div": _div, "Dropout": _identity, "Elu": _lookup("elu", 1.0),
+    "Abs": _lookup("abs"), "Add": _add, "Cast": _identity, "Celu": _lookup("celu", 1.0),
+    "Clip": lambda call: call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf)),
+    "Concat": lambda call: call.c.concat([call.operand(i) for i in range(len(call))], call.integer("axis", 0)),
+    "Constant": _constant, "Div": _div, "Dropout": _identity, "Elu": _lookup("elu", 1.0),
     "Erf": _lookup("erf"), "Exp": _lookup("exp"), "Flatten": _flatten, "Gather": _gather, "Gelu": _function(_gelu),
     "HardSigmoid": _lookup("hard_sigmoid", 0.2, 0.5), "HardSwish": _lookup("hard_swish"), "Identity": _identity,
     "LeakyRelu": _lookup("leaky_relu", 0.01), "Log": _lookup("log"), "Max": _extreme, "Min": _extreme,

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from smidgen.data.files import Budget
+from smidgen.data.files import Budget, first_line
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import together
 from smidgen.frontends.onnx.read.decode import ELEMENT_TYPES, LARGEST_RANK, OnnxModel, OnnxOperator
@@ -88,18 +88,12 @@ def _evaluate(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ..
     }
     node = onnx.helper.make_node(operator.code, names, ["y"], **attributes)
     feeds = {name: a for name, a in zip(names, arrays, strict=True) if a is not None}
-    inputs = [
-        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for name, a in feeds.items()
-    ]
-    output = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.UNDEFINED, None)
-    graph = onnx.helper.make_graph([node], "constant", inputs, [output])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    function = onnx.helper.make_function("constant", "folded", list(feeds), ["y"], [node], opsets)
     try:
-        (result,) = ReferenceEvaluator(model).run(None, feeds)
+        (result,) = ReferenceEvaluator(function).run(None, feeds, {})
     except Exception as error:  # the evaluator raises whatever numpy does
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        raise ImportModelError(f"its constant inputs do not go together: {reason}") from None
+        raise ImportModelError(f"its constant inputs do not go together: {first_line(error)}") from None
     return np.asarray(result)
 
 

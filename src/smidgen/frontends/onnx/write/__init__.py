@@ -39,11 +39,11 @@ def serialize(writer: OnnxWriter) -> bytes:
     verify(graph)
     if graph.variables:
         raise ExportError(
-            f"{graph.name} carries {len(graph.variables)} variables from run to run, which ONNX lacks; write .tflite"
+            f"{graph.name} carries {len(graph.variables)} variables between runs, which ONNX lacks; write .tflite"
         )
     if graph.updates:
         raise ExportError(
-            f"{graph.name} trains: it updates {len(graph.updates)} values, ONNX only infers; export the learned model"
+            f"{graph.name} trains {len(graph.updates)} values, ONNX only infers; export the learned model"
         )
     writer.write()
     inputs, outputs = ([_declared(v) for v in values] for values in (graph.inputs, graph.outputs))
@@ -222,9 +222,7 @@ class OnnxWriter:
 
     def check_constant(self, node: Node, value: Value) -> None:
         if value not in self.data:
-            raise ExportError(
-                f"{where(node)}: its weights or bias %{value.name} are computed; ONNX export needs constants"
-            )
+            raise ExportError(f"{where(node)}: its weights or bias %{value.name} are computed; ONNX needs constants")
 
 
 def where(node: Node) -> str:

@@ -22,7 +22,7 @@ from smidgen.frontends.onnx.write.functions import (
     OPERATORS,
     RECTIFIED,
     TABLES,
-    Rounding,
+    DoubleRounding,
     rounding,
     rounding_of_sums,
 )
@@ -91,7 +91,7 @@ class ExactWriter(OnnxWriter):
         """Return the name of a value's scale."""
         return self.constant(f"{value.name}:step", np.array(value.type.scale, np.float32))
 
-    def scaling(self, node: Node, how: Rounding) -> Names:
+    def scaling(self, node: Node, how: DoubleRounding) -> Names:
         """Return the names of the numbers that scale a layer's sums to its output, whose step comes last."""
         return *self.numbers(node, how.parts()), self.step(node.out)
 
@@ -111,7 +111,7 @@ def _int8(node: Node) -> bool:
     return any(v.type.dtype == "int8" for v in (*node.ins, *node.outs))
 
 
-def _of_sums(node: Node, largest: int, multiplier: int, shift: int) -> Rounding:
+def _of_sums(node: Node, largest: int, multiplier: int, shift: int) -> DoubleRounding:
     """Return the rounding of sums up to this magnitude."""
     if largest << max(shift, 0) > INT32_MAX:
         raise ExportError(f"{where(node)}: its sums can wrap beyond 32 bits; calibrate it again, or export it plain")
@@ -183,7 +183,7 @@ def _avg_pool(w: ExactWriter, node: Node, op: ops.AvgPool) -> tuple[str, Names]:
         w.number(node, "size", op.size[0] * op.size[1], "float32"),
         w.number(node, "zeros", count * x.type.zero, "float32"), w.number(node, "x_zero", x.type.zero, "float64"),
     )  # fmt: skip
-    return "", (w.step(x), *numbers, *w.scaling(node, Rounding(1 / count, near, np.zeros(()))))
+    return "", (w.step(x), *numbers, *w.scaling(node, DoubleRounding(1 / count, near, np.zeros(()))))
 
 
 def _bilinear(w: ExactWriter, node: Node, op: ops.ResizeBilinear) -> tuple[str, Names]:

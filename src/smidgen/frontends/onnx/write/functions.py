@@ -134,7 +134,7 @@ TRIES = tuple((places, part) for places in (0, 1, -1, 2, -2, 3, -3) for part in 
 
 
 @dataclass(frozen=True, eq=False)
-class Rounding:
+class DoubleRounding:
     """TFLite's two roundings as one in double: n → the whole number nearest to n · factor + half · sign(n) + tie.
 
     It equals `numerics.multiply` within int8. The first rounding, halves up, is to multiples of 2^shift, which are
@@ -156,7 +156,7 @@ class Rounding:
         return whole
 
 
-def rounding(multiplier: Array | int, shift: Array | int, lift: int = 0) -> Rounding:
+def rounding(multiplier: Array | int, shift: Array | int, lift: int = 0) -> DoubleRounding:
     """Return the rounding of numbers shifted left by `lift` beforehand, where double holds their products."""
     whole, exponent = np.asarray(multiplier, np.int64), np.asarray(shift, np.int64)
     factor = np.ldexp(whole.astype(np.float64), exponent - 31 + lift)
@@ -164,25 +164,23 @@ def rounding(multiplier: Array | int, shift: Array | int, lift: int = 0) -> Roun
     tie = np.ldexp((whole & -whole).astype(np.float64), exponent - 32 + lift)
     least = np.ldexp(1.0, np.minimum(BITS, 31 + exponent) - PLACES)  # the least that double adds to the largest product
     most = np.ldexp(0.25, np.minimum(exponent, 0))
-    return Rounding(factor, half, np.clip(tie, least, most))
+    return DoubleRounding(factor, half, np.clip(tie, least, most))
 
 
-def rounding_of_sums(multiplier: Array | int, shift: Array | int, where: str) -> Rounding:
+def rounding_of_sums(multiplier: Array | int, shift: Array | int, where: str) -> DoubleRounding:
     """Return the rounding of any int32 numbers; where double is too narrow, factor and tie change by a bit or so."""
     result = rounding(multiplier, shift)
     whole, exponent, factor, tie = (np.array(a) for a in (multiplier, shift, result.factor, result.tie))
     for place in np.flatnonzero(exponent < SURE):
-        one = Rounding(*(array.flat[place] for array in (factor, result.half, tie)))
+        one = DoubleRounding(*(array.flat[place] for array in (factor, result.half, tie)))
         found = _nearest_equivalent(one, int(whole.flat[place]), int(exponent.flat[place]))
         if found is None:
-            raise ExportError(
-                f"{where}: double precision cannot reproduce its rounding; calibrate it again, or export it plain"
-            )
+            raise ExportError(f"{where}: double cannot reproduce its rounding; calibrate it again, or export it plain")
         factor.flat[place], tie.flat[place] = found.factor, found.tie
-    return Rounding(factor, result.half, tie)
+    return DoubleRounding(factor, result.half, tie)
 
 
-def _nearest_equivalent(one: Rounding, multiplier: int, shift: int) -> Rounding | None:
+def _nearest_equivalent(one: DoubleRounding, multiplier: int, shift: int) -> DoubleRounding | None:
     """Return a rounding close by that changes its result at the same sums as `numerics.multiply`."""
     if multiplier == 0:
         return one
@@ -190,7 +188,7 @@ def _nearest_equivalent(one: Rounding, multiplier: int, shift: int) -> Rounding 
     sums = np.clip(first[:, None] + NEAR, -INT32_MAX, INT32_MAX)
     want = numerics.multiply(sums.astype(np.int64), multiplier, shift)
     for places, part in TRIES:
-        tried = Rounding(one.factor + places * np.spacing(one.factor), one.half, one.tie * part)
+        tried = DoubleRounding(one.factor + places * np.spacing(one.factor), one.half, one.tie * part)
         if np.array_equal(tried.of(sums), want):
             return tried
     return None

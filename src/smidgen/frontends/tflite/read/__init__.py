@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from smidgen.data.files import MEMORY, Budget, read_whole
-from smidgen.errors import GraphError, ImportModelError, UnsupportedOperatorError, with_others
-from smidgen.frontends.tflite.decode import decode
+from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, with_others
+from smidgen.frontends.tflite.codec import decode
 from smidgen.frontends.tflite.flatbuffer import CUSTOM, TfliteModel, TfliteOperator
 from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.frontends.tflite.read.arithmetic import ARITHMETIC_RULES
 from smidgen.frontends.tflite.read.context import TfliteImport, TfliteRule
-from smidgen.frontends.tflite.read.folding import FOLDED_ONLY, fold
+from smidgen.frontends.tflite.read.folds import FOLDED_ONLY, fold
 from smidgen.frontends.tflite.read.layers import LAYER_RULES
 from smidgen.frontends.tflite.read.moves import MOVE_RULES, SEVERAL_OUTPUTS
 from smidgen.frontends.tflite.read.unsigned import as_signed
@@ -41,12 +41,8 @@ FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, ke
 def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
     """Read the model in a `.tflite` file as a graph."""
     data = read_whole(path, memory)
-    try:
+    with located(path.name, "; fix the model before converting it"):
         return _graph(decode(data), identifier(path.stem) or "model", Budget(memory))
-    except ImportModelError as error:
-        raise ImportModelError(f"{path.name}: {error}") from None
-    except GraphError as error:
-        raise ImportModelError(f"{path.name}: {error}; fix the model before converting it") from None
 
 
 def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
@@ -112,8 +108,9 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     count, expected = len(operator.outputs), "none" if operator.code in SILENT else "one"
     if count != (operator.code not in SILENT) and (operator.code not in SEVERAL_OUTPUTS or not count):
         raise ImportModelError(f"{where} has {count} outputs instead of {expected}; convert the model again")
-    try:
+    with located(where):
         where += "".join(f" of '{c.tensor(out).name}'" for out in operator.outputs[:1])
+    with located(where):
         if any(out in c.values or c.tensor(out).data is not None for out in operator.outputs):
             raise ImportModelError("it writes a tensor that has a value already; convert the model again")
         constant = fold(c, operator)
@@ -127,8 +124,6 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
             if value is not None:  # else it is folded into the operator that reads it
                 _check(c, value, out)
                 c.values[out] = value
-    except (GraphError, ImportModelError) as error:
-        raise ImportModelError(f"{where}: {error}") from None
 
 
 def _check(c: TfliteImport, value: Value, out: int) -> None:

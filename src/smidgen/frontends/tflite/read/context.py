@@ -48,7 +48,7 @@ class TfliteImport:
     def tensor(self, index: int) -> TfliteTensor:
         if not 0 <= index < len(self.model.tensors):
             raise ImportModelError(
-                f"tensor {index} does not exist, the model has {len(self.model.tensors)}; copy or convert it again"
+                f"tensor {index} does not exist, only {len(self.model.tensors)} do; copy or convert it again"
             )
         return self.model.tensors[index]
 
@@ -94,9 +94,7 @@ class TfliteImport:
                     "from a table; stay in int8"
                 )
             if not self.known(index):
-                raise ImportModelError(
-                    f"tensor '{tensor.name}' is read before anything writes it; convert the model again"
-                )
+                raise ImportModelError(f"tensor '{tensor.name}' is read before it is written; convert the model again")
             data = self.data(index)
             q = None if index in self.folded else self.type(index).q
             self.values[index] = self.builder.constant(self.name(index), data, q)
@@ -167,9 +165,7 @@ class TfliteImport:
         if tensor.data is None:
             raise ImportModelError(f"'{tensor.name}' must be a constant; convert the model with fixed shapes")
         if tensor.dtype not in ("int64", "int32", "int8", "float16", "float32") or min(tensor.shape, default=1) < 1:
-            raise ImportModelError(
-                f"the constant '{tensor.name}' is {tensor.dtype}{list(tensor.shape[:8])}, not supported"
-            )
+            raise ImportModelError(f"constant '{tensor.name}' is {tensor.dtype}{list(tensor.shape[:8])}, not supported")
         needed = math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
         if needed != len(tensor.data):
             raise ImportModelError(
@@ -185,9 +181,7 @@ class TfliteImport:
             return ()
         data = self.data(index)
         if data.dtype.kind != "i" or data.size > MAX_INTEGERS:
-            raise ImportModelError(
-                f"'{self.tensor(index).name}' should be a few integers, is {data.dtype}{list(data.shape)}"
-            )
+            raise ImportModelError(f"'{self.tensor(index).name}' should be integers, is {data.dtype}{list(data.shape)}")
         return tuple(int(n) for n in data.ravel())
 
 

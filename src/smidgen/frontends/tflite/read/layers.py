@@ -48,9 +48,7 @@ def _conv(c: TfliteImport, operator: TfliteOperator) -> Value:
     x = c.value(xi)
     w = c.weights(wi, x)
     if len(w.type.shape) != 4 or len(x.type.shape) != 4:
-        raise ImportModelError(
-            f"input {list(x.type.shape)} and weights {list(w.type.shape)} should have four dimensions"
-        )
+        raise ImportModelError(f"input {list(x.type.shape)} and weights {list(w.type.shape)} need four dimensions")
     options, depthwise = operator.options, operator.code == "DEPTHWISE_CONV_2D"
     dilation = options.dilation_h_factor, options.dilation_w_factor
     pad = _pad_of(operator, x.type, (w.type.shape[1], w.type.shape[2]), dilation)
@@ -173,7 +171,7 @@ def _cell_bits(c: TfliteImport, inputs: tuple[int, ...], operator: TfliteOperato
     exponent = round(math.log2(scale)) if scale > 0 and math.isfinite(scale) else 0
     if cell.dtype != "int16" or scale != 2.0**exponent or not 0 <= FRACTION + exponent <= MOST_BITS:
         raise ImportModelError(
-            f"its cell state is {cell.dtype} in steps of {scale:.3g}; int16 in steps of 2^-15 … 2^-9 is supported"
+            f"its cell state is {cell.dtype} in steps of {scale:.3g}; int16 in steps of 2^-15 … 2^-9 is read"
         )
     if len(operator.intermediates) <= HIDDEN:
         raise ImportModelError("it does not say how its hidden state is rounded; convert the model again")

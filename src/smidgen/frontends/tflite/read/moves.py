@@ -39,9 +39,7 @@ def _pad_with(c: TfliteImport, operator: TfliteOperator) -> Value | None:
     xi, pads, fill = operator.reads(3, 3)
     x, (before, after), number = c.value(xi), _pads(c, pads), c.data(fill)
     if number.size != 1 or number.dtype.name != x.type.dtype:
-        raise ImportModelError(
-            f"it pads {x.type.dtype} with {number.dtype}{list(number.shape)}; use one number of the same type"
-        )
+        raise ImportModelError(f"it pads {x.type.dtype} with {number.dtype}{list(number.shape)}; use one of that type")
     if number.item() == x.type.zero:
         return c.emit(operator, ops.Pad(before, after), x)
     least = -math.inf if x.type.dtype == "float32" else -128
@@ -61,9 +59,7 @@ def _reshape(c: TfliteImport, operator: TfliteOperator) -> Value:
     if asked is not None and (
         len(asked) != len(shape) or any(a not in (-1, d) for a, d in zip(asked, shape, strict=True))
     ):
-        raise ImportModelError(
-            f"it reshapes to {list(asked)}, the file declares {list(shape)}; convert the model again"
-        )
+        raise ImportModelError(f"it reshapes to {list(asked)}, the file declares {list(shape)}; convert it again")
     return c.emit(operator, ops.Reshape(shape), x)
 
 

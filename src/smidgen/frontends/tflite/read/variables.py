@@ -40,9 +40,7 @@ def _run_once(c: TfliteImport, model: TfliteModel) -> None:
             handle, value = operator.reads(2, 2)
             c.variables.first[_variable(once, handle)] = once.data(value)
         else:
-            raise ImportModelError(
-                f"the subgraph that CALL_ONCE runs computes {operator.code}; begin variables with constants"
-            )
+            raise ImportModelError(f"CALL_ONCE runs {operator.code}; begin variables with constants")
 
 
 def _handle(c: TfliteImport, operator: TfliteOperator) -> None:

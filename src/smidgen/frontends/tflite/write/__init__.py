@@ -7,7 +7,7 @@ runs once.
 from __future__ import annotations
 
 from smidgen.errors import ExportError, GraphError
-from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.codec import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.frontends.tflite.metadata import class_metadata
 from smidgen.frontends.tflite.write.operators import LOWERINGS, Lowering, tensor_of, where
@@ -22,9 +22,7 @@ def write_tflite(graph: Graph) -> bytes:
     verify(graph)
     learning = len(graph.updates) - len(graph.variables)
     if learning:
-        raise ExportError(
-            f"{graph.name} trains: it updates {learning} values, TFLite only infers; export the learned model"
-        )
+        raise ExportError(f"{graph.name} trains {learning} values, TFLite only infers; export the learned model")
     return encode(_model(graph))
 
 
@@ -40,12 +38,10 @@ def _model(graph: Graph) -> TfliteModel:
             file.operators.append(operator)
         elif type(node.op) in LOWERINGS:
             _check_scales(node)
-            LOWERINGS[type(node.op)](file, node)
+            LOWERINGS[type(node.op)](file, node, node.op)
         else:
             known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
-            raise ExportError(
-                f"{where(node)}: TFLite has no such operator; supported are {known}; others go to .onnx or .smg"
-            )
+            raise ExportError(f"{where(node)}: TFLite has no such operator, only {known}; others go to .onnx or .smg")
     outputs = tuple(file.place(value) for value in graph.outputs)
     metadata = class_metadata(graph.name) if graph.classes else b""
     tensors, operators = tuple(file.tensors), tuple(file.operators)

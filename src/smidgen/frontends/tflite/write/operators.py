@@ -132,7 +132,7 @@ def tensor_of(value: Value, data: Array | None) -> TfliteTensor:
     return TfliteTensor(value.name, type_.shape, type_.dtype, scales, (type_.q.zero,) * len(scales), axis, raw)
 
 
-Lower = Callable[[Lowering, Node], None]
+Lower = Callable[[Lowering, Node, Any], None]  # the file, a node and the node's op
 Integers = Mapping[str, Sequence[object]]
 
 
@@ -144,10 +144,10 @@ def _one(
 ) -> Lower:
     """Return the rule of an op that is one operator: its options, and its constant inputs of integers by name."""
 
-    def lower(file: Lowering, node: Node) -> None:
+    def lower(file: Lowering, node: Node, op: Op) -> None:
         ins = [file.place(value) for value in node.ins]
-        ins += [file.integers(name, numbers) for name, numbers in integers(node.op, node.out.type).items()]
-        file.emit(code, node, *ins, options=options(node.op), version=version)
+        ins += [file.integers(name, numbers) for name, numbers in integers(op, node.out.type).items()]
+        file.emit(code, node, *ins, options=options(op), version=version)
 
     return lower
 
@@ -176,9 +176,7 @@ def _padding(window: Window, x: Type) -> int | None:
     return int(SAME) if window.pad == same_pad(x.shape, window.size, window.stride, window.dilation) else None
 
 
-def _conv(file: Lowering, node: Node) -> None:
-    op = node.op
-    assert isinstance(op, Windowed)
+def _conv(file: Lowering, node: Node, op: Windowed) -> None:
     x, w, _ = (value.type for value in node.ins)
     window = op.window(w)
     padding = _padding(window, x)
@@ -193,9 +191,8 @@ def _conv(file: Lowering, node: Node) -> None:
         file.emit("DEPTHWISE_CONV_2D", node, *ins, options=options, version=version)
 
 
-def _pool(file: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.MaxPool | ops.AvgPool)
-    x, window, largest = node.ins[0].type, node.op.window, isinstance(node.op, ops.MaxPool)
+def _pool(file: Lowering, node: Node, op: ops.MaxPool | ops.AvgPool) -> None:
+    x, window, largest = node.ins[0].type, op.window, isinstance(op, ops.MaxPool)
     padding = _padding(window, x)
     if padding is None and not largest:
         same = same_pad(x.shape, window.size, window.stride)
@@ -205,20 +202,20 @@ def _pool(file: Lowering, node: Node) -> None:
     if padding is None:
         # Padding must never win: fill with the lowest number, not with zero.
         least = np.array([-np.inf if x.dtype == "float32" else np.iinfo(x.dtype).min], x.dtype)
-        source = file.padded("PADV2", node, node.op.pad, file.held("least", least, x.q))
+        source = file.padded("PADV2", node, op.pad, file.held("least", least, x.q))
     else:
         source = file.place(node.ins[0])
-    options = _window_options(window, node.op.activation, VALID if padding is None else padding)
+    options = _window_options(window, op.activation, VALID if padding is None else padding)
     file.emit("MAX_POOL_2D" if largest else "AVERAGE_POOL_2D", node, source, options=options)
 
 
-def _dense(file: Lowering, node: Node) -> None:
+def _dense(file: Lowering, node: Node, op: ops.Dense) -> None:
     x, w, _ = node.ins
     if x.type.dtype == "int8":
         _check_product(file, node)
     per_channel = w.type.q is not None and len(w.type.q.scale) > 1
     ins, version = (file.place(x), file.place(w), file.bias(node)), PER_CHANNEL_DENSE_VERSION if per_channel else 0
-    file.emit("FULLY_CONNECTED", node, *ins, options=_activated(node.op), version=version)
+    file.emit("FULLY_CONNECTED", node, *ins, options=_activated(op), version=version)
 
 
 def _check_product(file: Lowering, node: Node) -> None:
@@ -233,30 +230,26 @@ def _check_product(file: Lowering, node: Node) -> None:
         )
 
 
-def _add(file: Lowering, node: Node) -> None:
+def _add(file: Lowering, node: Node, op: ops.Add) -> None:
     a, b, y = (*node.ins, node.out)
     if y.type.q and 2 * max(a.type.scale, b.type.scale) >= y.type.scale * 2**ADD_SHIFT:
         raise ExportError(
             f"{where(node)}: TFLite adds only where the output's scale {y.type.scale:.3g} is above 2^{1 - ADD_SHIFT} "
             f"of its inputs' {a.type.scale:.3g} and {b.type.scale:.3g}; calibrate the model again"
         )
-    file.emit("ADD", node, file.place(a), file.place(b), options=_activated(node.op))
+    file.emit("ADD", node, file.place(a), file.place(b), options=_activated(op))
 
 
-def _activate(file: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Activate)
+def _activate(file: Lowering, node: Node, op: ops.Activate) -> None:
     known = [name for name in ACTIVATIONS if name != "none"]
-    if node.op.activation not in known:
-        raise ExportError(
-            f"{where(node)}: '{node.op.activation}' is not an activation of TFLite; use {', '.join(known)}"
-        )
-    file.emit(node.op.activation.upper(), node, file.place(node.ins[0]))
+    if op.activation not in known:
+        raise ExportError(f"{where(node)}: '{op.activation}' is no activation of TFLite; use {', '.join(known)}")
+    file.emit(op.activation.upper(), node, file.place(node.ins[0]))
 
 
-def _lookup(file: Lowering, node: Node) -> None:
+def _lookup(file: Lowering, node: Node, op: ops.Lookup) -> None:
     """Write TFLite's own function, or a gather at x + 128 from a table whose name states what it holds."""
-    op, (x,), y = node.op, node.ins, node.out
-    assert isinstance(op, ops.Lookup)
+    (x,), y = node.ins, node.out
     own = _own_function(op)
     if own is not None and (op.tflite or x.type.dtype == "float32"):
         code, version = own
@@ -283,10 +276,9 @@ def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
     return None
 
 
-def _pick(file: Lowering, node: Node) -> None:
+def _pick(file: Lowering, node: Node, op: ops.Pick) -> None:
     """Write a resize to the nearest if it is one, else gather rows and columns."""
-    op, x, y = node.op, node.ins[0].type, node.out.type
-    assert isinstance(op, ops.Pick)
+    x, y = node.ins[0].type, node.out.type
     sizes, wanted, source = x.shape[1:3], y.shape[1:3], file.place(node.ins[0])
     every = tuple(p or tuple(range(n)) for p, n in zip((op.rows, op.columns), sizes, strict=True))
     for corners, half in RESIZES:
@@ -306,18 +298,15 @@ def _pick(file: Lowering, node: Node) -> None:
         file.emit("GATHER", node, source, file.integers("places", op.columns), options=TfliteOptions(axis=2))
 
 
-def _bilinear(file: Lowering, node: Node) -> None:
-    op = node.op
-    assert isinstance(op, ops.ResizeBilinear)
+def _bilinear(file: Lowering, node: Node, op: ops.ResizeBilinear) -> None:
     options = TfliteOptions(align_corners=op.align_corners, half_pixel_centers=op.half_pixel)
     ins = file.place(node.ins[0]), file.integers("size", op.size)
     file.emit("RESIZE_BILINEAR", node, *ins, options=options, version=RESIZE_VERSION if op.half_pixel else 0)
 
 
-def _lstm(file: Lowering, node: Node) -> None:
+def _lstm(file: Lowering, node: Node, op: ops.Lstm) -> None:
     """Write an LSTM: its weights become those of four gates, its state two variables."""
-    op, (x, w, u, b), y, name = node.op, node.ins, node.out.type, node.out.name
-    assert isinstance(op, ops.Lstm)
+    (x, w, u, b), y, name = node.ins, node.out.type, node.out.name
     steps, cells = x.type.shape[1], y.shape[-1]
     w_scales, u_scales = (gate_scales(value.type) if value.type.q else None for value in (w, u))
     b_scales = None if x.type.q is None or w_scales is None else [x.type.scale * scale for scale in w_scales]
@@ -364,7 +353,7 @@ LOWERINGS: Mapping[type[Op], Lower] = {
     ops.Dequantize: _one("DEQUANTIZE"), ops.Maximum: _one("MAXIMUM"), ops.Mul: _one("MUL", _activated),
     ops.MatMul: _one("BATCH_MATMUL", lambda op: TfliteOptions(adj_x=op.transpose_a, adj_y=op.transpose_b)),
     ops.Mean: _one(
-        "MEAN", lambda op: TfliteOptions(keep_dims=op.keep_dims), lambda op, y: {"height_and_width": [1, 2]}
+        "MEAN", lambda op: TfliteOptions(keep_dims=op.keep_dims), lambda op, y: {"height_and_width": (1, 2)}
     ),
     ops.Pad: _one("PAD", integers=lambda op, y: {"padding": [*zip(op.before, op.after, strict=True)]}),
     ops.PRelu: _one("PRELU"), ops.Quantize: _one("QUANTIZE"), ops.UnitNorm: _one("L2_NORMALIZATION"),

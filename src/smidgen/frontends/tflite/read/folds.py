@@ -72,29 +72,18 @@ def _divide(options: TfliteOptions, ins: Sequence[Array]) -> Array:
     return np.fix(a / b)
 
 
-def _product(options: TfliteOptions, ins: Sequence[Array]) -> Array:
-    axes = tuple(int(axis) for axis in ins[1].ravel())
-    return np.asarray(np.prod(ins[0], axis=axes, keepdims=bool(options.keep_dims)))
-
-
 FOLDS: Mapping[str, Fold] = {
-    "ADD": lambda o, ins: ins[0] + ins[1],
-    "CAST": _cast,
+    "ADD": lambda o, ins: ins[0] + ins[1], "CAST": _cast, "DIV": _divide, "MUL": lambda o, ins: ins[0] * ins[1],
     "CONCATENATION": lambda o, ins: np.concatenate([np.atleast_1d(x) for x in ins], axis=o.axis),
-    "DIV": _divide,
     "EXPAND_DIMS": lambda o, ins: np.expand_dims(ins[0], int(ins[1].reshape(()))),
     "FLOOR_DIV": lambda o, ins: np.floor_divide(ins[0], ins[1]) if ins[1].all() else _divide(o, ins),
     "GATHER": lambda o, ins: np.take(ins[0], ins[1], axis=o.axis),
-    "MAXIMUM": lambda o, ins: np.maximum(*ins),
-    "MINIMUM": lambda o, ins: np.minimum(*ins),
-    "MUL": lambda o, ins: ins[0] * ins[1],
+    "MAXIMUM": lambda o, ins: np.maximum(*ins), "MINIMUM": lambda o, ins: np.minimum(*ins),
     "PACK": lambda o, ins: np.stack(list(ins), axis=o.axis),
-    "REDUCE_PROD": _product,
-    "RESHAPE": lambda o, ins: ins[0].reshape(tuple(int(d) for d in ins[1].ravel())),
-    "SLICE": _slice,
-    "SQUEEZE": lambda o, ins: np.squeeze(ins[0]),
-    "STRIDED_SLICE": _strided_slice,
+    "REDUCE_PROD": lambda o, ins: np.prod(ins[0], axis=tuple(ins[1].ravel().tolist()), keepdims=bool(o.keep_dims)),
+    "RESHAPE": lambda o, ins: ins[0].reshape(tuple(int(d) for d in ins[1].ravel())), "SLICE": _slice,
+    "SQUEEZE": lambda o, ins: np.squeeze(ins[0]), "STRIDED_SLICE": _strided_slice,
     "SUB": lambda o, ins: ins[0] - ins[1],
-}
+}  # fmt: skip
 # Operators that are folded or refused: a device computes none of them.
 FOLDED_ONLY = frozenset(FOLDS) | {"SHAPE"}

@@ -5,14 +5,17 @@ Kernels are files of the runtime; what is written here only calls them.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from smidgen.codegen.entries import SYMBOLS, audio_front_end, label_facts
 from smidgen.codegen.runtime import HEADERS, PORTABLE, RUNTIME, SOURCES, is_source, render, runtime_files
-from smidgen.codegen.writing import Writer, is_call
+from smidgen.codegen.writer import Writer, is_call
+from smidgen.compiler import Cache
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Graph
@@ -38,18 +41,23 @@ class Sources:
 
     @property
     def kernels(self) -> tuple[Path, ...]:
-        """The files of the runtime that are compiled."""
+        """Return the files of the runtime that are compiled."""
         return tuple(path for path in self.runtime if is_source(path))
 
     @property
     def interface_headers(self) -> Mapping[str, str]:
-        """The headers that the program's own files include, by name."""
+        """Return the headers that the program's own files include, by name."""
         return {path.name: path.read_text() for path in self.runtime if path.parent == RUNTIME}
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers that kernels include, by name."""
-        return {path.name: path.read_text() for path in self.runtime if not is_source(path)}
+    def objects(self, cache: Cache, *flags: str) -> list[Path]:
+        """Compile the kernels, one by one: other programs have the same."""
+        headers = {path.name: path.read_text() for path in self.runtime if not is_source(path)}
+
+        def compiled(path: Path) -> Path:
+            return cache.build(".o", {**headers, path.name: path.read_text()}, *flags, "-I.", "-c", path.name)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(compiled, self.kernels))
 
 
 def generate(
@@ -60,7 +68,7 @@ def generate(
     schedule: Schedule = WHOLE,
     folders: tuple[str, ...] = PORTABLE,
 ) -> Sources:
-    """The C of a graph whose tensors lie where the plan says.
+    """Return the C of a graph whose tensors lie where the plan says.
 
     A graph with roles is a training step: its nodes up to the first that reads the label are what a prediction
     runs. Kernels come from `folders` of the runtime.
@@ -99,7 +107,7 @@ def check_kernels(graph: Graph) -> None:
 
 
 def _calls(graph: Graph, schedule: Schedule) -> Iterator[int]:
-    """The nodes whose kernels one step calls, call after call."""
+    """Yield the nodes whose kernels one step calls, call after call."""
     index = 0
     while index < len(graph.nodes):
         first, end = schedule.span(index)
@@ -143,30 +151,6 @@ def _hand_over(sources: Sources) -> str:
 
 
 _PREFIX = re.compile(r"[a-z][a-z0-9_]*")
-_WORDS: Mapping[str, str] = {
-    "a keyword of C or C++": """
-        asm auto bool break case char class const continue default delete do double else enum export extern float for
-        goto if inline int long namespace new operator private protected public register restrict return short signed
-        sizeof static struct switch template this throw try typedef typename union unsigned virtual void volatile while
-        """,
-    "a header of the C library": """
-        arm_acle arm_neon assert complex ctype errno fcntl fenv float glob immintrin inttypes iso646 limits locale math
-        poll pthread regex sched search semaphore setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio
-        stdlib stdnoreturn string termios tgmath threads time uchar unistd wchar wctype
-        """,
-    "a function of the C library": """
-        abort abs atexit atof atoi bsearch calloc ceil clock cos exit exp fabs fclose feof fflush floor fmod fopen
-        fprintf fputs fread free fscanf fseek fwrite getc getchar getenv gets labs log malloc memchr memcmp memcpy
-        memmove memset perror pow printf putc putchar puts qsort raise rand read realloc remove rename rewind round
-        scanf sin snprintf sprintf sqrt srand sscanf strcat strchr strcmp strcpy strlen strncpy strtol system tan
-        tmpfile write
-        """,
-    "a target of CMake's own": """
-        all clean depend edit_cache help install package package_source preinstall rebuild_cache test
-        """,
-    "the project around the program": "board example fault firmware main reset serve startup",
-    "names that Smidgen writes itself": "at map p parts row smg smidgen w",
-}
 
 
 def check_prefix(prefix: str) -> None:
@@ -182,7 +166,8 @@ def check_prefix(prefix: str) -> None:
 def _taken_by(prefix: str) -> str | None:
     """Return the owner of a file or name with this prefix, if there is one."""
     first = prefix.split("_")[0]
-    for owner, words in _WORDS.items():
+    for line in render("reserved").splitlines():
+        owner, words = line.split(": ")
         if prefix in words.split() or (first in ("smg", "smidgen") and first in words.split()):
             return owner
     kernels = {path.stem for path in RUNTIME.rglob("*") if path.suffix in (*SOURCES, *HEADERS)}

@@ -9,16 +9,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from smidgen.codegen.constants import Copied, Filled, Gathered, Widened, initial, roots, shared_factors
-from smidgen.codegen.entries import ARGUMENTS, PARAMETERS, audio_front_end, choice, copied, predicts, step_comment
+from smidgen.codegen.entries import ARGUMENTS, PARAMETERS, audio_front_end, predicts, says_yes, step_comment
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import (
     C_TYPES,
-    class_definition,
     comment,
-    defines,
     fingerprint_words,
     identifiers,
     literal,
+    text_literal,
     whole,
     wrapped,
 )
@@ -36,7 +35,7 @@ def is_call(node: Node) -> bool:
 
 
 def order_table(group: Group) -> Array:
-    """A group's order as C reads it: numbers of nodes, in the least type that has one more, for rows of the image."""
+    """Return a group's order as C reads it: numbers of nodes, in the least type with one more for rows of the image."""
     for dtype in (np.uint8, np.uint16):
         image = int(np.iinfo(dtype).max)
         if group.end - group.first <= image:
@@ -75,7 +74,7 @@ class Writer:
             **(self._step(self.graph.roles) if self.graph.roles else {}),
             "latent": self._latent(self.schedule.cut) if self.schedule.cut else None,
             **self._header(), **self._body(),
-            "declarations": "\n".join(self._declarations()), "definitions": "\n\n".join(self._definitions()),
+            "data": self.data, "definitions": "\n\n".join(self._definitions()), "c_types": C_TYPES, "literal": literal,
         }  # fmt: skip
         files = {".h": "model.h", ".c": "model.c", "_weights.h": "weights.h", "_weights.c": "weights.c"}
         return {f"{self.prefix}{end}": render(template, **facts) for end, template in files.items()}
@@ -90,7 +89,7 @@ class Writer:
         }  # fmt: skip
 
     def _data(self) -> Iterator[tuple[str, Array]]:
-        """Everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
+        """Yield everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
         copied = {start.value for start in self.initial if isinstance(start, Copied)}
         for value, array in (*self.graph.constants.items(), *self.graph.state.items()):
             if value in self.graph.constants or value in copied:
@@ -112,7 +111,7 @@ class Writer:
             yield from self.audio.tables.items()
 
     def _parameters(self, node: Node) -> dict[str, int | float | Array | str]:
-        """The fields of a node's parameter struct: numbers, its own arrays, and by name those it shares."""
+        """Return the fields of a node's parameter struct: numbers, its own arrays, and by name those it shares."""
         own: dict[str, int | float | Array | str] = dict(node.op.params(node))
         shared = self.shared.get(node.outs[0])
         if shared is None:
@@ -131,7 +130,7 @@ class Writer:
         return self.alike.get(name, name)
 
     def _place(self, value: Value) -> str:
-        """The C expression for a value's address."""
+        """Return the C expression for a value's address."""
         root = self.roots.get(value, value)
         if root in self.graph.constants:
             return self._constant(root)
@@ -139,26 +138,25 @@ class Writer:
         return f"at_{self.names[root]}"
 
     def _header(self) -> dict[str, object]:
-        tensors = [("INPUT", i, v.type) for i, v in enumerate(self.graph.inputs)]
-        tensors += [("OUTPUT", i, v.type) for i, v in enumerate(self.graph.outputs)]
-        lines = [line for role, i, t in tensors for line in defines(f"{self.prefix.upper()}_{role}_{i}", t)]
+        roles, prefix = {"INPUT": self.graph.inputs, "OUTPUT": self.graph.outputs}, self.prefix.upper()
         return {
             "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
             "state_bytes": state_bytes(self.graph),
             "pixels": pixel_rule(pixel_encoding(self.graph)),
             "predicts": predicts(self.graph),
-            "classes": self.graph.classes,
-            "inputs": len(self.graph.inputs), "outputs": len(self.graph.outputs), "tensors": "\n".join(lines),
+            "classes": self.graph.classes, "class_texts": ",\n    ".join(map(text_literal, self.graph.classes)),
+            "inputs": len(self.graph.inputs), "outputs": len(self.graph.outputs),
+            "tensors": [(f"{prefix}_{role}_{i}", v.type) for role, vs in roles.items() for i, v in enumerate(vs)],
         }  # fmt: skip
 
     def _body(self) -> dict[str, object]:
         scores = self.graph.scores
         inputs = ["0" if self.schedule.rows(v) else self._place(v) for v in self.graph.inputs]
         body: dict[str, object] = {
-            "state_block": "".join(self._state_block()),
-            "choice": choice(self.graph),
+            **self._initial(),
+            "says_yes": says_yes(self.graph),
+            "score_count": scores.type.size,
             "params": "\n".join(self._params()),
-            "loads": "".join(self._loads()),
             "calls": "" if self.schedule.cut else "".join(self._calls(0, self.forward)),
             "score_type": C_TYPES[scores.type.dtype],
             "scores": self._place(scores),
@@ -170,12 +168,11 @@ class Writer:
 
     def _step(self, roles: Roles) -> dict[str, object]:
         at, loss, end = self.forward, self._place(roles.loss), len(self.graph.nodes)
-        below = literal(float(np.float32(roles.skip_below)), "float32")
-        skip = f"    if (*{loss} < {below}) return *{loss}; /* nothing to learn */\n" if roles.skip_below else ""
         return {
             "parameter": PARAMETERS[roles.label_kind], "argument": ARGUMENTS[roles.label_kind],
-            "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
-            "rate": self._place(roles.rate), "loss": loss, "skip": skip,
+            "label": roles.label, "label_place": self._place(roles.label) if roles.label else "",
+            "given": ARGUMENTS[roles.label_kind].rstrip(", "), "skip_below": float(np.float32(roles.skip_below)),
+            "rate": self._place(roles.rate), "loss": loss,
             "compare": "".join(self._calls(at, at + 1)), "backward": "".join(self._calls(at + 1, end)),
             "label_kind": roles.label_kind, "step": step_comment(roles),
         }  # fmt: skip
@@ -187,38 +184,22 @@ class Writer:
                     kind = C_TYPES[value.type.dtype]
                     yield f"static {kind} *const at_{self.names[value]} = ({kind} *)({block} + {offset});"
 
-    def _state_block(self) -> Iterator[str]:
-        """The block of state, and tables of what it begins as."""
-        if self.state:
-            yield f"static SMG_ALIGNED uint8_t state[{state_bytes(self.graph)}];\n"
-        plain, gathered, variables = [], [], self.graph.variables
+    def _initial(self) -> dict[str, object]:
+        """Return the rows of the tables of what the state begins as."""
+        plain, gathered, listed, variables = list[object](), list[object](), list[object](), self.graph.variables
         for start in sorted(self.initial, key=lambda start: start.value not in variables):  # those to reset come first
             if isinstance(start, Gathered):
                 *rows, channels = start.frozen.type.shape
-                sizes = f"{start.offset}, {math.prod(rows)}, {channels}, {start.value.type.shape[-1]}"
-                channel = self._array(start.overlay, "channel")
-                gathered.append(f"    {{{self._place(start.frozen)}, {channel}, {sizes}}},\n")
+                sizes = (start.offset, math.prod(rows), channels, start.value.type.shape[-1])
+                gathered.append((self._place(start.frozen), self._array(start.overlay, "channel"), *sizes))
             else:
                 source = "0" if isinstance(start, Filled) else self._constant(start.value)
                 fill, narrow = start.byte if isinstance(start, Filled) else 0, int(isinstance(start, Widened))
-                plain.append(f"    {{{source}, {start.offset}, {start.value.type.bytes}, {fill}, {narrow}}},\n")
-        if plain:
-            yield f"\nstatic const smg_initial initial[] = {{\n{''.join(plain)}}};\n"
-        if listed := [one for start in self.initial if isinstance(start, Widened) for one in start.listed]:
-            numbers = "".join(f"    {{{to}, {whole(number)}}},\n" for to, number in listed)
-            yield f"\nstatic const smg_listed listed[] = {{\n{numbers}}};\n"
-        if gathered:
-            yield f"\nstatic const smg_gathered gathered[] = {{\n{''.join(gathered)}}};\n"
-
-    def _loads(self) -> Iterator[str]:
-        """Initial state into its block."""
-        gathers = sum(isinstance(start, Gathered) for start in self.initial)
-        if copies := len(self.initial) - gathers:
-            yield f"    smg_begin_state(state, initial, {copies});\n"
-        if listed := sum(len(start.listed) for start in self.initial if isinstance(start, Widened)):
-            yield f"    smg_list_state(state, listed, {listed});\n"
-        if gathers:
-            yield f"    smg_gather_state(state, gathered, {gathers});\n"
+                plain.append((source, start.offset, start.value.type.bytes, fill, narrow))
+        for start in self.initial:
+            if isinstance(start, Widened):
+                listed += [(to, whole(number)) for to, number in start.listed]
+        return {"plain": plain, "listed": listed, "gathered": gathered}
 
     def _params(self) -> Iterator[str]:
         for node in self.graph.nodes:
@@ -250,7 +231,7 @@ class Writer:
             index += 1
 
     def _stream(self, group: Group) -> Iterator[str]:
-        """A loop over the group's order: each turn one node computes its next row."""
+        """Yield a loop over the group's order: each turn one node computes its next row."""
         order, row = self._order(group), f"row_{group.first}"
         yield "    /* Row by row: of each map only the rows still to be read are kept. */\n"
         yield f"    int32_t {row}[{group.end - group.first + 1}] = {{0}};\n"
@@ -267,7 +248,7 @@ class Writer:
         yield "    }\n"
 
     def _row(self, value: Value, row: str) -> str:
-        """The address of a row of a map, whole or ring."""
+        """Return the address of a row of a map, whole or ring."""
         rows, size = self.schedule.rows(value), value.type.size // value.type.shape[1]
         at = row if rows is None else f"({row} % {rows})"
         return f"{self._place(value)} + {at} * {size}"
@@ -297,14 +278,14 @@ class Writer:
             yield f"arena + {self.scratch[index]}" if index in self.scratch else "0"
 
     def _table(self, kind: str, name: str, items: list[str]) -> str:
-        """The name of a constant in flash. On the stack, compilers would give each call's its own slot."""
+        """Note a constant in flash, and return its name. On the stack, each call's would take its own slot."""
         head = f"static {kind} {name} = {{"
         fits = len(head) + sum(len(item) + 2 for item in items) <= 118
         self.tables[name] = head + ", ".join(items) + "};" if fits else "\n    ".join(wrapped(head, items)) + "};"
         return name
 
     def _address(self, value: Value) -> str:
-        """A value's address as C takes it in a constant."""
+        """Return a value's address as C takes it in a constant."""
         root = self.roots.get(value, value)
         if root in self.graph.constants:
             return self._constant(root)
@@ -312,14 +293,14 @@ class Writer:
         return f"({C_TYPES[root.type.dtype]} *)({block} + {offset})"
 
     def _parts(self, node: Node) -> str:
-        """The inputs of a kernel that takes any number of them."""
+        """Return the inputs of a kernel that takes any number of them."""
         name = f"parts_{self.names[node.outs[0]]}"
         kind = f"const {C_TYPES[node.op.takes]} *const"
         self._table(kind, f"{name}[{len(node.ins)}]", [self._address(v) for v in node.ins])
         return name
 
     def _weights(self, value: Value) -> str:
-        """Weights as a whole, or frozen ones with trained channels laid over them."""
+        """Return weights as a whole, or frozen ones with trained channels laid over them."""
         items = [self._address(value), "0", "0", "0"] if value not in self.layers else []
         if not items:
             node = self.layers[value]
@@ -328,18 +309,12 @@ class Writer:
         return "&" + self._table("const smg_weights", f"w_{self.names[value]}", items)
 
     def _map(self, value: Value) -> str:
-        """A map, whole or ring; kernels only read the one that is their input, constant or not."""
+        """Return a map, whole or ring; kernels only read the one that is their input, constant or not."""
         address, rows = self._address(value), self.schedule.rows(value) or value.type.shape[1]
         place = f"(int8_t *){address}" if value not in self.offsets else address
         return "&" + self._table("const smg_map", f"map_{self.names[value]}", [place, str(rows)])
 
-    def _declarations(self) -> Iterator[str]:
-        for name, array in self.data.items():
-            yield f"extern const {C_TYPES[array.dtype.name]} {name}[{array.size}];"
-
     def _definitions(self) -> Iterator[str]:
-        if self.graph.classes:
-            yield class_definition(self.graph.classes, self.prefix)
         for name, array in self.data.items():
             dtype, numbers = array.dtype.name, array.ravel().tolist()
             items = [literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))
