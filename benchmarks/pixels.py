@@ -48,7 +48,7 @@ def trained(name: str, data: Data, convention: str, course: Course) -> sm.Graph:
 
 def ask(graph: sm.Graph, data: Data, labelled: Samples | None) -> str:
     try:
-        choice = choose_preprocessing(graph, data.train.images, labelled, CONVENTIONS, Passes(lambda _: None))
+        choice = choose_preprocessing(graph, data.train.images, labelled, CONVENTIONS, Passes())
     except sm.QuantizationError as unclear:
         return f"none; {unclear}"
     return f"{choice.convention}; {', '.join(map(str, choice.tried))}"
