@@ -87,14 +87,8 @@ def quantize(
     real = fold(graph)
     check_ops(real)
     passes = Passes(on_progress, threads_for(len(images), BATCH, threads))
-    choice: PixelChoice | None = None
-    if preprocessing is not None:
-        if not pixels:
-            raise QuantizationError(
-                f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
-            )
-        choice = PixelChoice(preprocessing, "given", usual_name(preprocessing))
-    elif pixels:
+    choice = _given(graph, pixels, preprocessing)
+    if choice is None and pixels:
         choice = choose_preprocessing(graph, images, labelled, conventions, passes)
     front_end = graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
     real = replace(real, preprocessing=choice.preprocessing if choice else front_end)
@@ -133,6 +127,17 @@ def is_float(graph: Graph) -> bool:
     """Return whether no value of a model is int8 yet."""
     computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
     return not any(v.type.dtype == "int8" for v in computed)
+
+
+def _given(graph: Graph, pixels: bool, preprocessing: Preprocessing | None) -> PixelChoice | None:
+    """Return the preprocessing that was given as a choice; QuantizationError if the samples are no pixels."""
+    if preprocessing is None:
+        return None
+    if not pixels:
+        raise QuantizationError(
+            f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
+        )
+    return PixelChoice(preprocessing, "given", usual_name(preprocessing))
 
 
 def _check_labels(graph: Graph, labelled: Samples | None) -> None:
