@@ -82,13 +82,12 @@ def quantize(
     """
     recipe = (recipe or Recipe()).checked()
     _check_float(graph)
-    pixels = _are_pixels(graph, images)
     _check_labels(graph, labelled)
-    real = fold(graph)
+    pixels, real = _are_pixels(graph, images), fold(graph)
     check_ops(real)
     passes = Passes(on_progress, threads_for(len(images), BATCH, threads))
     choice = _given(graph, pixels, preprocessing)
-    if choice is None and pixels:
+    if pixels and choice is None:
         choice = choose_preprocessing(graph, images, labelled, conventions, passes)
     front_end = graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
     real = replace(real, preprocessing=choice.preprocessing if choice else front_end)
@@ -103,17 +102,21 @@ def quantize(
     rounded = round_graph(real, share_scales(real, ranges, given))
     integers = _samples(rounded, images, passes.threads)
     if recipe.correct:
-        corrected = _evenly_spaced(used, CORRECTED)
         on_progress(QuantizationProgress("correcting", 0, 1))
+        corrected = _evenly_spaced(used, CORRECTED)
         rounded = correct_biases(real, rounded, samples[corrected], integers[corrected])
     seen = _evenly_spaced(others, COMPARED)
     found = compare(real, rounded, samples[seen], integers[seen], passes)
-    known = None
-    if labelled is not None:
-        known = Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
-    apart = len(used) < len(samples)
-    report = QuantizationReport(graph.name, recipe.method, len(used), len(seen), apart, *found, known)
+    known = _accuracy(real, rounded, labelled, passes)
+    counts = len(used), len(seen), len(used) < len(samples)
+    report = QuantizationReport(graph.name, recipe.method, *counts, *found, known)
     return Quantized(rounded, report, choice)
+
+
+def _accuracy(real: Graph, rounded: Graph, labelled: Samples | None, passes: Passes) -> Accuracy | None:
+    if labelled is None:
+        return None
+    return Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
 
 
 def quantize_with(data: Data, graph: Graph, on_progress: ProgressCallback) -> Quantized:
