@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Type
-from smidgen.numerics.int16 import INT16_MAX, INT16_MIN, half_mul, saturate, shift_right
+from smidgen.numerics.fixed_point import INT16, shift_right
 
 Real = NDArray[np.float64]
 Formula = Callable[[Real, float, float], Real]
@@ -160,9 +160,7 @@ def _single(function: Callable[[Array], Array]) -> Table:
         with np.errstate(over="ignore"):
             real = np.float32(x.scale) * (EVERY - x.zero).astype(np.float32)
             steps = function(real).astype(np.float32) * (np.float32(1) / np.float32(y.scale))
-            whole = np.trunc(np.clip(steps, -1e6, 1e6))
-        fraction = np.clip(steps, -1e6, 1e6) - whole
-        return numerics.to_int8(whole + (fraction >= 0.5) - (fraction <= -0.5), y.zero)
+        return numerics.to_int8(numerics.rounded(np.clip(steps, -1e6, 1e6)), y.zero)
 
     return table
 
@@ -209,10 +207,10 @@ def _hard_swish(x: Type, y: Type, alpha: float) -> Array:
             f"hard-swish of scale {x.scale:.3g} cannot be given in steps of {y.scale:.3g}; calibrate the model again"
         )
     steps = (EVERY - x.zero) << HIRES_BITS
-    gate = saturate(steps << max(gate_shift - 1, 0)) if gate_shift > 0 else steps
-    gate = half_mul(gate, gate_multiplier)
-    gate = saturate(gate << 1) if gate_shift > 0 else shift_right(gate, -gate_shift)
-    product = np.fix(((gate - INT16_MIN) >> 1) * half_mul(steps, multiplier) / 2.0**15).astype(np.int64)
+    gate = INT16.saturate(steps << max(gate_shift - 1, 0)) if gate_shift > 0 else steps
+    gate = INT16.product(gate, gate_multiplier)
+    gate = INT16.saturate(gate << 1) if gate_shift > 0 else shift_right(gate, -gate_shift)
+    product = np.fix(((gate + INT16.most + 1) >> 1) * INT16.product(steps, multiplier) / 2.0**15).astype(np.int64)
     return numerics.to_int8(shift_right(product, -shift), y.zero)
 
 
@@ -269,7 +267,7 @@ def _raised(x: int, left: int) -> int:
 def _half_multiplier(real: float) -> tuple[int, int]:
     """A factor as 15 bits and a shift."""
     multiplier, shift = numerics.quantize_multiplier(real)
-    return min((multiplier + (1 << 15)) >> 16, INT16_MAX), shift
+    return min((multiplier + (1 << 15)) >> 16, INT16.most), shift
 
 
 TABLES: Mapping[str, Table] = {  # the result of each int8 number, −128 first
