@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from experiments.chains import residual_network
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, evaluate_step
-from smidgen.memory import Buffer, Plan, buffers, check, greedy, grouping, overlapping, planner, rows, streaming
+from smidgen.memory import Buffer, Plan, buffers, check, grouping, overlapping, planner, rows, streaming
 from smidgen.memory.grouping import stream
 from smidgen.memory.layout import Overlap
 from smidgen.memory.rows import Group, Schedule, streamable
@@ -32,6 +32,7 @@ from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.map_graphs import map_graphs
 from tests.support.native import portable
 from tests.support.networks import CLASSES, NETWORKS, samples
+from tests.support.plans import greedy
 from tests.support.tiers import examples
 
 Broken = tuple[Plan, Schedule]

@@ -85,3 +85,14 @@ def rewrite(graph: Graph, rule: Rule, absorbed: Collection[Node] = ()) -> Graph:
             made.update(instead.outs)
     g.update(graph.updates, now(graph.updates.values()))
     return g.graph(*now(graph.outputs), roles=graph.roles and graph.roles.after(became))
+
+
+def fuse(graph: Graph, join: Callable[[Node, Node], Node | None]) -> Graph:
+    """Join nodes with the one before where nobody else reads the value between; `join` gives both as one, or None."""
+    made_by, used, joined, absorbed = producers(graph), uses(graph), dict[Value, Node](), set[Node]()
+    for node in graph.nodes:
+        before = made_by.get(node.ins[0])
+        if before is not None and used[node.ins[0]] == 1 and (both := join(before, node)) is not None:
+            joined[node.out] = both
+            absorbed.add(before)
+    return rewrite(graph, lambda g, node: joined.get(node.outs[0]), absorbed)

@@ -1,4 +1,4 @@
-"""Liveness, read off the node order, and a place in the arena for every buffer: the packer's best, or largest first."""
+"""Liveness, read off the node order, and a place in the arena for every buffer."""
 
 from __future__ import annotations
 
@@ -148,23 +148,3 @@ def _items(buffers: tuple[Buffer, ...]) -> tuple[Item, ...]:
 def apart(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
     """The same buffers, none of them over another."""
     return tuple(replace(b, overlap=None) for b in buffers)
-
-
-def greedy(buffers: tuple[Buffer, ...]) -> Plan:
-    """The largest first, each at the lowest offset where it meets no buffer that is alive with it."""
-    buffers = apart(buffers)
-    offsets: dict[int, int] = {}
-    for index in sorted(range(len(buffers)), key=lambda i: (-buffers[i].bytes, buffers[i].start)):
-        buffer = buffers[index]
-        taken = sorted(
-            (offset, offset + buffers[other].padded)
-            for other, offset in offsets.items()
-            if buffers[other].start < buffer.end and buffer.start < buffers[other].end
-        )
-        offset = 0
-        for low, high in taken:
-            if offset + buffer.padded <= low:
-                break
-            offset = max(offset, high)
-        offsets[index] = offset
-    return Plan(buffers, tuple(offsets[index] for index in range(len(buffers))))

@@ -44,17 +44,12 @@ def stream_rows(
     graph: Graph, streamed_input: bool = False, *, working: Working, where: Cut | None = None
 ) -> PlannedSchedule:
     """The best schedule and its plan, in which maps overlap only if that lowers the peak; no group lies over a cut."""
-    segments = _segments(graph, streamed_input, working)
-    layout = lay_out(graph, _choose(graph, segments, working, overlaps=True, where=where), working=working)
-    apart = _choose(graph, segments, working, overlaps=False, where=where)
+    segments = segments_of(graph, streamed_input, working)
+    layout = lay_out(graph, choose(graph, segments, working, overlaps=True, where=where), working=working)
+    apart = choose(graph, segments, working, overlaps=False, where=where)
     if layout.peak <= most(buffers(graph, apart, working=working)):
         return layout
     return min(layout, lay_out(graph, apart, working=working), key=lambda one: one.peak)
-
-
-def choose(graph: Graph, streamed_input: bool = False, overlaps: bool = True, *, working: Working) -> Schedule:
-    """The groups under which the fewest bytes are alive at once; no maps in each other's place if not `overlaps`."""
-    return _choose(graph, _segments(graph, streamed_input, working), working, overlaps)
 
 
 def streams_input(graph: Graph, working: Working) -> bool:
@@ -62,7 +57,8 @@ def streams_input(graph: Graph, working: Working) -> bool:
     return Segments(graph, True, working).reach > 0
 
 
-def _segments(graph: Graph, streamed_input: bool, working: Working) -> Segments:
+def segments_of(graph: Graph, streamed_input: bool, working: Working) -> Segments:
+    """Return the segments of a graph; StreamError where its image should come by rows and cannot."""
     segments = Segments(graph, streamed_input, working)
     if streamed_input and segments.reach == 0:
         what = type(graph.nodes[0].op).__name__ if graph.nodes else "nothing"
@@ -70,9 +66,10 @@ def _segments(graph: Graph, streamed_input: bool, working: Working) -> Segments:
     return segments
 
 
-def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, where: Cut | None = None) -> Schedule:
-    """The best division of the leading streamable nodes into groups and nodes on their own, by dynamic programming.
+def choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, where: Cut | None = None) -> Schedule:
+    """Return the best division of the leading streamable nodes into groups and single nodes, by dynamic programming.
 
+    Under it the fewest bytes are alive at once; without `overlaps` no map takes another's place.
     What is alive while a group runs does not depend on how other nodes run, so the best way to reach a node
     is the best way to one before it, and then a group, or that node alone.
     """

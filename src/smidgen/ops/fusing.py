@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from smidgen.ir import Builder, Graph, Node, Value
-from smidgen.ir.rewriting import producers, prune, rewrite, uses
+from smidgen.ir.rewriting import fuse, producers, prune, rewrite, uses
 from smidgen.ops.elementwise import Activate, Add, Mul
 from smidgen.ops.pool import AvgPool, MaxPool
 from smidgen.ops.recurrence import Recurrent
@@ -40,25 +40,15 @@ def fuse_activations(graph: Graph) -> Graph:
 
     A float layer keeps its name, by which reports call it; in int8 files the name that counts is the activation's.
     """
-    made_by, used = producers(graph), uses(graph)
-    pairs = {
-        node.out: before
-        for node in graph.nodes
-        if isinstance(node.op, Activate)
-        and (before := made_by.get(node.ins[0])) is not None
-        and isinstance(before.op, Fusing)
-        and before.op.activation == "none"
-        and used[before.out] == 1
-        and before.out.type == node.out.type
-    }
 
-    def rule(g: Builder, node: Node) -> Node | None:
-        if not isinstance(node.op, Activate) or (before := pairs.get(node.out)) is None:
+    def join(before: Node, node: Node) -> Node | None:
+        fits = isinstance(before.op, Fusing) and before.op.activation == "none" and before.out.type == node.out.type
+        if not fits or not isinstance(node.op, Activate):
             return None
         op = replace(before.op, activation=node.op.activation)  # type: ignore[call-arg]
         return Node(op, before.ins, before.outs if before.out.type.dtype == "float32" else node.outs)
 
-    return rewrite(graph, rule, set(pairs.values()))
+    return fuse(graph, join)
 
 
 def keep_last_states(graph: Graph) -> Graph:

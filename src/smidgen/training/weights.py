@@ -119,12 +119,12 @@ def begin_head(
     if head.start == "keep":
         return _kept(g, graph, ending, features, head, qas)
     if head.per_cell:
-        return _new_map(g, ending, features, head, seed, qas)
+        return _new_int8(g, Conv2D(), features, ending, head.outputs, seed, qas)
     flat = _flat(g, features)
+    if head.dtype == "int8":
+        return _new_int8(g, Dense(), flat, ending, head.outputs, seed, qas)
     init = first_head(head.outputs, flat.type.shape[1], seed)
-    if head.dtype == "float32":
-        return _float(g, flat, init, np.zeros(head.outputs, np.float32)), ()
-    return _int8(g, flat, ending, init, qas)
+    return _float(g, flat, init, np.zeros(head.outputs, np.float32)), ()
 
 
 def first_head(classes: int, features: int, seed: int) -> Array:
@@ -195,35 +195,26 @@ def _float(g: Builder, features: Value, weights: Array, biases: Array) -> Value:
     return g.emit(Dense(), x, g.persistent(WEIGHTS, weights), g.persistent(BIAS, biases), name="logits")
 
 
-def _int8(g: Builder, features: Value, ending: Ending, init: Array, qas: bool) -> tuple[Value, tuple[Weight, ...]]:
-    """A new Dense, whose weights start at a quarter of their range: they can grow fourfold before they saturate."""
-    n, scale = len(init), init.shape[1] ** -0.5 / 32
-    w = g.persistent(WEIGHTS, np.round(init / scale).astype(np.int8), QParams.per_channel([scale] * n, 0))
-    b = g.persistent(BIAS, np.zeros(n, np.int32))
-    y = g.emit(Dense(), features, w, b, q=QParams.per_tensor(_unit(ending), 0), name="head")
-    return g.emit(Dequantize(), y, name="logits"), _fresh(w, b, features, scale, 1, qas)
-
-
-def _new_map(
-    g: Builder, ending: Ending, features: Value, head: Head, seed: int, qas: bool
+def _new_int8(
+    g: Builder, op: Dense | Conv2D, features: Value, ending: Ending, outputs: int, seed: int, qas: bool
 ) -> tuple[Value, tuple[Weight, ...]]:
-    """A new 1×1 convolution over the map of features, begun like a new Dense."""
-    k, n = features.type.shape[-1], head.outputs
-    init, scale = first_head(n, k, seed), k**-0.5 / 32
-    data = np.round(init / scale).astype(np.int8).reshape(n, 1, 1, k)
-    w = g.persistent(WEIGHTS, data, QParams.per_channel([scale] * n, 0))
-    b = g.persistent(BIAS, np.zeros(n, np.int32))
-    y = g.emit(Conv2D(), features, w, b, q=QParams.per_tensor(_unit(ending), 0), name="head")
-    cells = features.type.shape[1] * features.type.shape[2]
-    return g.emit(Dequantize(), y, name="logits"), _fresh(w, b, features, scale, cells, qas)
+    """Emit a new layer, whose weights start at a quarter of their range: they can grow fourfold before they saturate.
 
-
-def _fresh(w: Value, b: Value, features: Value, scale: float, cells: int, qas: bool) -> tuple[Weight, ...]:
-    steps = np.full(b.type.size, scale)
-    return (
-        Weight(w, "weight", scaling(steps**-2.0, qas), 0, cells),
-        Weight(b, "bias", scaling((features.type.scale * steps) ** -2.0, qas), 0, cells),
+    It is a Dense, or a 1×1 convolution over the map of features.
+    """
+    *cells, k = features.type.shape
+    scale = k**-0.5 / 32
+    data = np.round(first_head(outputs, k, seed) / scale).astype(np.int8)
+    shape = (outputs, *[1] * (len(cells) - 1), k)
+    w = g.persistent(WEIGHTS, data.reshape(shape), QParams.per_channel([scale] * outputs, 0))
+    b = g.persistent(BIAS, np.zeros(outputs, np.int32))
+    y = g.emit(op, features, w, b, q=QParams.per_tensor(_unit(ending), 0), name="head")
+    steps = np.full(outputs, scale)
+    learned = (
+        Weight(w, "weight", scaling(steps**-2.0, qas), 0, math.prod(cells)),
+        Weight(b, "bias", scaling((features.type.scale * steps) ** -2.0, qas), 0, math.prod(cells)),
     )
+    return g.emit(Dequantize(), y, name="logits"), learned
 
 
 def _unit(ending: Ending) -> float:
