@@ -50,7 +50,7 @@ def _skips(graph: Graph, values: Mapping[Value, Array]) -> bool:
 
 
 def evaluate_all(graph: Graph, state: Mapping[Value, Array], *arrays: Array) -> dict[Value, Array]:
-    """Every value of one run."""
+    """Return every value of one run."""
     check_inputs(graph, arrays)
     values: dict[Value, Array] = dict(zip(graph.inputs, arrays, strict=True)) | dict(graph.constants) | dict(state)
     for node in graph.nodes:

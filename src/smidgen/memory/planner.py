@@ -14,7 +14,7 @@ Life = tuple[int, int]  # the nodes [start, end) over which memory is in use
 
 
 def roots_of(graph: Graph) -> dict[Value, Value]:
-    """For each value in the arena the one in whose memory it lies: its own, or what it is a view of.
+    """Return for each value in the arena the one in whose memory it lies: itself, or what it is a view of.
 
     Constants and state lie elsewhere, and so does what replaces state and what is a view of any of these.
     """
@@ -30,7 +30,7 @@ def roots_of(graph: Graph) -> dict[Value, Value]:
 
 
 def lifetimes(graph: Graph) -> dict[Value, Life]:
-    """By root: from the node that makes it to behind the last that reads it in any form; outputs live to the end."""
+    """Return the life of each root: from the node that makes it to behind its last reader; outputs live to the end."""
     roots, sources = roots_of(graph), virtual_sources(graph)
     lives: dict[Value, Life] = dict.fromkeys(graph.inputs, (0, 1))
     for index, node in enumerate(graph.nodes):
@@ -58,19 +58,19 @@ def buffers(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> tu
 
 
 def loads_of(graph: Graph, *, working: Working) -> Iterator[tuple[int, int]]:
-    """The bytes alive at each node where something begins, every map whole."""
+    """Yield the bytes alive at each node where something begins, every map whole."""
     return loads(buffers(graph, working=working))
 
 
 def _spanned(schedule: Schedule, life: Life) -> Life:
-    """A life that lasts as long as the groups in which it begins and ends."""
+    """Return a life that lasts as long as the groups in which it begins and ends."""
     return schedule.span(life[0])[0], schedule.span(life[1] - 1)[1]
 
 
 def _homes(
     graph: Graph, schedule: Schedule, roots: Mapping[Value, Value], lives: Mapping[Value, Life]
 ) -> dict[Value, Value]:
-    """For each root the one whose memory it takes: its own, or that of a donor which is done with when it begins."""
+    """Return for each root the one whose memory it takes: itself, or a donor that nobody reads any more."""
     homes = {root: root for root in roots.values()}
     for index, node in enumerate(graph.nodes):
         donor = None if node.op.view or schedule.streams(index) else _donor(node)
@@ -81,7 +81,7 @@ def _homes(
 
 
 def _donor(node: Node) -> Value | None:
-    """The input whose memory the output may take."""
+    """Return the input whose memory the output may take."""
     donor = node.op.donor(node)
     return None if donor is None else node.ins[donor]
 
@@ -99,7 +99,7 @@ def _buffer(
 
 
 def _working(graph: Graph, schedule: Schedule, working: Working) -> Iterator[Buffer]:
-    """Working memory: each node's own, or one for all that take turns in a group."""
+    """Yield working memory: each node's own, or one for all that take turns in a group."""
     sizes: dict[Life, int] = {}
     for index, node in enumerate(graph.nodes):
         span = schedule.span(index)
@@ -110,7 +110,7 @@ def _working(graph: Graph, schedule: Schedule, working: Working) -> Iterator[Buf
 
 
 def packed(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
-    """The best plan found within a number of decisions; at once where it meets the lower bound.
+    """Return the best plan found within a number of decisions; at once where it meets the lower bound.
 
     Buffers that are meant to overlap do so where that lowers the peak, and lie apart where it does not.
     """
@@ -124,7 +124,7 @@ def packed(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
 
 
 def _needed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-    """The same buffers, overlapping only where fewer bytes are alive at the peak for it: what is free packs better."""
+    """Return the buffers, overlapping only where that leaves fewer bytes alive at the peak: free ones pack better."""
     for index, buffer in enumerate(buffers):
         if buffer.overlap is not None:
             without = (*buffers[:index], replace(buffer, overlap=None), *buffers[index + 1 :])
@@ -133,7 +133,7 @@ def _needed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
 
 
 def overlapping(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
-    """The best plan found in which every buffer that is meant to lie over another does."""
+    """Return the best plan found in which every buffer that is meant to lie over another does."""
     begun = {b.values[0]: index for index, b in enumerate(buffers) if b.values}
     overlaps = tuple(
         Overlap(i, begun[b.overlap.made], b.overlap.distance) for i, b in enumerate(buffers) if b.overlap is not None
@@ -146,5 +146,5 @@ def _items(buffers: tuple[Buffer, ...]) -> tuple[Item, ...]:
 
 
 def apart(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-    """The same buffers, none of them over another."""
+    """Return the same buffers, none of them over another."""
     return tuple(replace(b, overlap=None) for b in buffers)

@@ -36,14 +36,14 @@ class PlannedSchedule:
 
 
 def lay_out(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> PlannedSchedule:
-    """The plan of a schedule."""
+    """Return the plan of a schedule."""
     return PlannedSchedule(graph, schedule, packed(buffers(graph, schedule, working=working)))
 
 
 def stream_rows(
     graph: Graph, streamed_input: bool = False, *, working: Working, where: Cut | None = None
 ) -> PlannedSchedule:
-    """The best schedule and its plan, in which maps overlap only if that lowers the peak; no group lies over a cut."""
+    """Return the best schedule and its plan; maps overlap only if that lowers the peak, and no group spans a cut."""
     segments = segments_of(graph, streamed_input, working)
     layout = lay_out(graph, choose(graph, segments, working, overlaps=True, where=where), working=working)
     apart = choose(graph, segments, working, overlaps=False, where=where)
@@ -101,7 +101,7 @@ def choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, w
 
 
 def _behind(alone: dict[int, int], count: int) -> list[int]:
-    """For each node the most bytes alive at it or later, every map whole."""
+    """Return for each node the most bytes alive at it or later, every map whole."""
     most = [0] * (count + 2)
     for index in reversed(range(count + 1)):
         most[index] = max(most[index + 1], alone.get(index, 0))
@@ -117,7 +117,7 @@ def _read_again(graph: Graph) -> str:
 
 
 def cut(graph: Graph, streamed_input: bool = False) -> Cut:
-    """The cut with the fewest bytes at or before the first node that reads what learns; of several, the last.
+    """Return the cut with the fewest bytes at or before the first node that reads what learns; of several, the last.
 
     Where even the first layer learns the latent is the image, which then has to lie in memory.
     """
@@ -148,7 +148,7 @@ def crossing(graph: Graph, at: int) -> tuple[Value, ...]:
 
 
 def front(graph: Graph, where: Cut) -> Graph:
-    """The graph from the image to the latent: programs with the same one understand each other's latents."""
+    """Return the graph from the image to the latent: programs with the same one understand each other's latents."""
     nodes = graph.nodes[: where.at]
     return prune(
         Graph((graph.image,), where.latent, nodes, graph.constants, graph.name, preprocessing=graph.preprocessing)
@@ -156,7 +156,7 @@ def front(graph: Graph, where: Cut) -> Graph:
 
 
 def _first_learned(graph: Graph) -> int:
-    """The first node that computes with state."""
+    """Return the first node that computes with state."""
     sources = virtual_sources(graph)
     for index, node in enumerate(graph.nodes):
         if not node.op.view and any(v in graph.state for v in memory_read(node, sources)):

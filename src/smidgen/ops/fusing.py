@@ -18,7 +18,7 @@ Fusing = Weighted | Add | Mul | AvgPool | MaxPool  # ops with a fused activation
 
 
 def merge_pads(graph: Graph) -> Graph:
-    """Zeros around a map become the padding of the convolutions that read it."""
+    """Turn zeros around a map into the padding of the convolutions that read it."""
     made_by = producers(graph)
 
     def rule(g: Builder, node: Node) -> Node | None:
@@ -36,7 +36,7 @@ def merge_pads(graph: Graph) -> Graph:
 
 
 def fuse_activations(graph: Graph) -> Graph:
-    """An activation joins the op before it, where nobody else reads the value between them and its scale is the same.
+    """Join an activation with the op before it, where nobody else reads the value between and its scale is the same.
 
     A float layer keeps its name, by which reports call it; in int8 files the name that counts is the activation's.
     """
@@ -52,11 +52,11 @@ def fuse_activations(graph: Graph) -> Graph:
 
 
 def keep_last_states(graph: Graph) -> Graph:
-    """A recurrent layer of which only the last state is read keeps no others."""
+    """Keep only the last state of a recurrent layer where no other is read."""
     made_by, used = producers(graph), uses(graph)
 
     def layer_before(value: Value) -> Node | None:
-        """The layer whose states these are, where nobody else reads them."""
+        """Return the layer whose states these are, where nobody else reads them."""
         made = made_by.get(value)
         if made is None or used[value] != 1:
             return None

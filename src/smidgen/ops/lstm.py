@@ -62,7 +62,7 @@ class Lstm(Recurrent):
         return super().infer(x, w, u, b)
 
     def cell_limit(self) -> int:
-        """The limit of the cell state in its own steps; 0 for none."""
+        """Return the limit of the cell state in its own steps; 0 for none."""
         return int(min(float(np.float32(self.clip)) * 2.0 ** (int16.FRACTION - self.bits), int16.INT16_MAX))
 
     def real_steps(self, x: Array, w: Array, u: Array, b: Array) -> Iterator[RecurrentStep]:

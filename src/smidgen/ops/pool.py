@@ -121,7 +121,7 @@ class Mean(Op):
         return (g.emit(MeanGrad((factor,), size=(x.shape[1], x.shape[2])), dy),)
 
     def multiplier(self, node: Node) -> tuple[int, int]:
-        """s_x / s_y divided by the count, as TFLite folds the division into the multiplier."""
+        """Return s_x / s_y divided by the count, as TFLite folds the division into the multiplier."""
         x = node.ins[0].type
         count = x.shape[1] * x.shape[2]
         multiplier, shift = numerics.quantize_multiplier(x.scale / node.out.type.scale)

@@ -132,14 +132,14 @@ def _check_scales(what: str, gates: int, x: Type, w: Type, u: Type) -> None:
 
 
 def gate_scales(weights: Type) -> tuple[float, ...]:
-    """The scale of each gate's weights."""
+    """Return the scale of each gate's weights."""
     assert weights.q is not None
     scales = weights.q.scale
     return scales * weights.shape[0] if len(scales) == 1 else scales
 
 
 def gate_multipliers(x: Type, weights: Type) -> tuple[Array, Array]:
-    """Multipliers and shifts that bring each gate's sums to Q3.12, as int32 and int8."""
+    """Return the multipliers and shifts that bring each gate's sums to Q3.12, as int32 and int8."""
     unit = 2.0 ** (int16.GATE_BITS - int16.FRACTION)
     pairs = [numerics.quantize_single(scale, x.scale, over=unit) for scale in gate_scales(weights)]
     return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int8)
@@ -174,7 +174,7 @@ class RecurrentSlopes(Op, ABC):
     @property
     @abstractmethod
     def layer(self) -> Recurrent:
-        """The layer that these are the slopes of."""
+        """Return the layer that these are the slopes of."""
 
     def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
         y = self.layer.infer(x, w, u, b)
@@ -206,7 +206,7 @@ class RecurrentSlopes(Op, ABC):
 
 
 def mantissas(weights: Type) -> tuple[Array, int]:
-    """The scales of gates as whole numbers below 2^15 over one power of two, whose exponent comes second."""
+    """Return the scales of gates as whole numbers below 2^15 over one power of two, and its exponent."""
     scales = gate_scales(weights)
     places = min(max(MANTISSA - int(np.frexp(max(scales))[1]), 1), FARTHEST)
     numbers = np.floor(np.ldexp(np.array(scales), places) + 0.5)
@@ -219,12 +219,12 @@ def limited(x: Array) -> Array:
 
 
 def shifted(x: Array, bits: int) -> Array:
-    """x / 2^bits, halves up."""
+    """Return x / 2^bits, halves up."""
     return (x + ((1 << bits) >> 1)) >> bits
 
 
 def _along(weights: Type) -> Array:
-    """The scale of each gate, to be multiplied with its weights."""
+    """Return the scale of each gate, to be multiplied with its weights."""
     assert weights.q is not None
     return np.array(weights.q.scale, np.float32).reshape(-1, 1, 1)
 
@@ -341,7 +341,7 @@ class RecurrentGrad(GradOp, ABC):
 
     @property
     def cell_bits(self) -> int:
-        """Bits before the point of a cell state, where there is one."""
+        """Return the bits before the point of a cell state, where there is one."""
         return 0
 
     def macs(self, node: Node) -> int:

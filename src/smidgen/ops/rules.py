@@ -40,7 +40,7 @@ class UpdateRule:
         return self.accumulate > 1
 
     def buffer(self, w: Type) -> Type:
-        """The type of the buffer beside a tensor."""
+        """Return the type of the buffer beside a tensor."""
         return Type(w.shape, BUFFERS[w.dtype])
 
     def step(self, buffer: Array, delta: Array, due: bool, words: Array | None = None) -> tuple[Array, Array]:
@@ -62,7 +62,7 @@ class UpdateRule:
         return numerics.round_half_away(self.decay * DECAY_ONE)
 
     def params(self, dtype: str) -> Params:
-        """The fields of C's `smg_rule`, or, for a tensor of float32, of `smg_rule_f32`."""
+        """Return the fields of C's `smg_rule`, or, for a tensor of float32, of `smg_rule_f32`."""
         decay = self.decay if dtype == "float32" else self._whole_decay
         return {"rule.accumulate": self.accumulate, "rule.decay": decay}
 

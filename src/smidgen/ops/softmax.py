@@ -46,7 +46,7 @@ class Softmax(Op):
         return Type(x.shape, x.dtype, OUTPUT)
 
     def scaling(self, x: Type) -> tuple[int, int, int]:
-        """Multiplier and left shift of a difference, and the least difference that counts."""
+        """Return multiplier and left shift of a difference, and the least difference that counts."""
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), 2.0**31 - 1)
         if real <= 1:
             raise GraphError(
@@ -87,7 +87,7 @@ class Softmax(Op):
 
 
 def largest_rest(c: int) -> int:
-    """The largest magnitude of what a share of c is multiplied with in the gradient."""
+    """Return the largest magnitude of what a share is multiplied by in the gradient over c channels."""
     return GRADIENT_MOST * (SHARES + MAX_DIFF * c)
 
 

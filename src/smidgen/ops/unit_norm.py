@@ -57,7 +57,7 @@ class UnitNorm(Op):
 
 
 def largest_sum(c: int) -> int:
-    """The largest magnitude of a sum in the gradient: where a row is one step long."""
+    """Return the largest magnitude of a sum in the gradient: where a row is one step long."""
     return GRADIENT_MOST * (3 + math.isqrt(c))
 
 
@@ -88,7 +88,7 @@ class UnitNormGrad(GradOp):
         return real
 
     def _whole_sums(self, dy: Array, x: Array) -> Array:
-        """The same by integers, with `fraction` bits after the point."""
+        """Return the same in integers, with `fraction` bits after the point."""
         squares = (x * x).sum(axis=-1, keepdims=True)
         roots = [inverse_root_of(max(int(n), 1)) for n in squares.ravel()]
         inverse, half = (np.array(part, np.int64).reshape(squares.shape) for part in zip(*roots, strict=True))

@@ -49,7 +49,7 @@ class Reference:
     gradients: Mapping[Value, Value]  # of the logits and of everything that learns in int8, by what they are of
 
     def loss_graph(self) -> Graph:
-        """The part that computes the loss, its only output."""
+        """Return the part that computes the loss, its only output."""
         return prune(replace(self.graph, outputs=(self.loss,)))
 
 
@@ -66,7 +66,7 @@ class Training:
 
 
 def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple[Array, ...] | None = ()) -> Training:
-    """The training graph of a scheme; `images`, where given, set the first exponents (noise does otherwise).
+    """Build the training graph of a scheme; `images`, where given, set the first exponents (noise does otherwise).
 
     With None nothing sets them: that is enough to plan memory, on which they have no effect.
     """
@@ -112,7 +112,7 @@ def _check_int8(graph: Graph, features: Value, trained: tuple[Trained, ...]) -> 
 def _learnable(
     graph: Graph, features: Value, trained: tuple[Trained, ...], qas: bool, bias_bits: int
 ) -> tuple[Builder, dict[Value, Value], tuple[Weight, ...]]:
-    """The nodes up to the features and to what replaces variables, all that learns turned from constant into state."""
+    """Emit the nodes up to the features and to what replaces variables, all that learns turned into state."""
     by_output = {t.node.out: t for t in trained}
     g = Builder(graph.name, graph.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in graph.inputs}
@@ -156,7 +156,7 @@ def _with_unit(graph: Graph, dlogits: Value) -> tuple[Graph, Value]:
 
 
 def _samples(reference: Reference, seed: int, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-    """Arrays for the reference's inputs: the images given, or smooth noise, with labels in turn."""
+    """Return arrays for the reference's inputs: the images given, or smooth noise, with labels in turn."""
     type_, label, logits = reference.graph.image.type, reference.label, reference.logits
     if not images:
         rng = np.random.default_rng(seed)

@@ -82,7 +82,7 @@ def features_of(graph: Graph) -> Value:
 
 
 def layers(graph: Graph) -> tuple[Node, ...]:
-    """The convolutions and dense layers a scheme numbers, first to last: those the head depends on."""
+    """Return the convolutions and dense layers a scheme numbers, first to last: those the head depends on."""
     try:
         features = features_of(graph)
     except TrainingError:

@@ -43,7 +43,7 @@ def _product(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def largest_gradients(graph: Graph, g0: Value, samples: tuple[tuple[Array, ...], ...]) -> dict[Value, float]:
-    """The largest magnitude of every float32 value over some samples, in units of g0."""
+    """Return the largest magnitude of every float32 value over some samples, in units of g0."""
     largest: dict[Value, float] = {}
     for arrays in samples:
         values = evaluate_all(graph, graph.state, *arrays)
@@ -133,7 +133,7 @@ def lower(graph: Graph, g0: Value, largest: Mapping[Value, float], seed: int) ->
 
 
 def _int8_gradients(graph: Graph) -> dict[Value, bool]:
-    """The gradients behind a Dequantize in their order; whether each owns an exponent, or has that of what it moves."""
+    """Return the gradients behind a Dequantize in order; whether each owns an exponent, or shares that of its input."""
     found: dict[Value, bool] = {}
     for node in graph.nodes:
         behind = any(v in found for v in node.ins)

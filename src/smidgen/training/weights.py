@@ -40,12 +40,12 @@ class Weight:
 
     @property
     def learned(self) -> Value:
-        """The value that the gradient is taken of."""
+        """Return the value that the gradient is taken of."""
         return self.moved or self.value
 
 
 def learning_bias(g: Builder, graph: Graph, node: Node, qas: bool, name: str = "") -> Weight:
-    """A layer's bias as state."""
+    """Add a layer's bias as state."""
     b = node.ins[2]
     value = g.persistent(name or b.name, graph.constants[b])
     return Weight(value, "bias", bias_factors(node, qas), 0, positions(node))
@@ -58,7 +58,7 @@ def bias_factors(node: Node, qas: bool) -> tuple[float, ...]:
 
 
 def learning_difference(g: Builder, graph: Graph, node: Node, qas: bool) -> Weight:
-    """A layer's bias as a constant, and 16 bits of difference to it as state."""
+    """Add a layer's bias as a constant, and 16 bits of difference to it as state."""
     b = node.ins[2]
     data = graph.constants[b]
     shifts = tuple(int(shift) for shift in multipliers(node)[1])
@@ -69,14 +69,14 @@ def learning_difference(g: Builder, graph: Graph, node: Node, qas: bool) -> Weig
 
 
 def learning_weights(g: Builder, graph: Graph, node: Node, qas: bool, name: str = "") -> Weight:
-    """All of a layer's weights as state."""
+    """Add all of a layer's weights as state."""
     w = node.ins[1]
     value = g.persistent(name or w.name, graph.constants[w], w.type.q)
     return Weight(value, "weight", scaling(_scales(node) ** -2.0, qas), _axis(node), positions(node))
 
 
 def learning_channels(g: Builder, graph: Graph, layer: Trained, qas: bool) -> tuple[Value, Weight]:
-    """Some input channels of a layer's weights as state; what the layer reads, and the part that learns."""
+    """Add some input channels of a layer's weights as state; return what the layer reads and the part that learns."""
     w, axis, scales, chosen = layer.node.ins[1], _axis(layer.node), _scales(layer.node), list(layer.channels)
     assert w.type.q is not None
     data = graph.constants[w]
@@ -89,12 +89,12 @@ def learning_channels(g: Builder, graph: Graph, layer: Trained, qas: bool) -> tu
 
 
 def positions(node: Node) -> int:
-    """Over how many outputs the gradient of each of a layer's weights is summed."""
+    """Return over how many outputs the gradient of each of a layer's weights is summed."""
     return math.prod(node.out.type.shape[:-1])
 
 
 def scaling(factors: Array, qas: bool) -> tuple[float, ...]:
-    """QAS's factors, or ones where it is switched off; limited, so that a dead channel's stay numbers."""
+    """Return QAS's factors, or ones where it is switched off; limited, so that a dead channel's stay numbers."""
     limited = np.minimum(factors, 2.0**60) if qas else np.ones_like(factors)
     return tuple(float(f) for f in limited)
 
@@ -128,14 +128,14 @@ def begin_head(
 
 
 def first_head(classes: int, features: int, seed: int) -> Array:
-    """The weights a new classifier begins with, float32 [classes, features]."""
+    """Return the weights a new classifier begins with, float32 [classes, features]."""
     bound = features**-0.5
     drawn: Array = np.random.default_rng(seed).uniform(-bound, bound, (classes, features)).astype(np.float32)
     return drawn
 
 
 def head_numbers(graph: Graph, ending: Ending) -> tuple[Array, Array]:
-    """The weights [outputs, features] and biases of a plain head, in float32."""
+    """Return the weights [outputs, features] and biases of a plain head, in float32."""
     x, w, b = ending.layer.ins
     weights, biases = graph.constants[w].reshape(w.type.shape[0], -1), graph.constants[b]
     if ending.is_float:
@@ -148,7 +148,7 @@ def head_numbers(graph: Graph, ending: Ending) -> tuple[Array, Array]:
 def _kept(
     g: Builder, graph: Graph, ending: Ending, features: Value, head: Head, qas: bool
 ) -> tuple[Value, tuple[Weight, ...]]:
-    """The model's own last layer, its softmax or sigmoid dropped: the loss has one."""
+    """Emit the model's own last layer, its softmax or sigmoid dropped: the loss has one."""
     if not all(v in graph.constants for v in ending.layer.ins[1:]):
         raise InputError(f"the weights of {graph.name}'s last layer are computed, not stored; begin with a new head")
     if head.dtype == "float32":
@@ -169,7 +169,7 @@ def _kept(
 
 
 def let_through(graph: Graph, weights: Value) -> Graph:
-    """A training graph in which gradients pass where the scores of the int8 layer with these weights are clamped.
+    """Let gradients pass where the scores of the int8 layer with these weights are clamped.
 
     The range of a kept head's scores was chosen for what the model has learned. A class that scores far too low, or far
     too high, could not learn if a clamp stopped its gradient.
@@ -224,7 +224,7 @@ def _unit(ending: Ending) -> float:
 
 
 def _flat(g: Builder, features: Value) -> Value:
-    """Features as [1, channels]: of a map the mean, of a single pixel or a longer tensor all elements."""
+    """Emit features as [1, channels]: of a map the mean, of a single pixel or a longer tensor all elements."""
     shape = features.type.shape
     if len(shape) == 4 and shape[1] * shape[2] > 1:
         return g.emit(Mean(), features, q=features.type.q, name="pooled")
