@@ -11,7 +11,7 @@ from smidgen import ops
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, Node, QParams, Type, Value
 from smidgen.memory import Buffer, Plan, buffers, check, checking
-from smidgen.memory.grouping import stream
+from smidgen.memory.groups import stream
 from smidgen.memory.rows import Group, Schedule
 from tests.support.house import ROOT, imports
 from tests.support.native import portable

@@ -16,7 +16,7 @@ from itertools import accumulate
 import numpy as np
 
 from smidgen.ir import Array, Graph, Value
-from smidgen.memory.grouping import shared_bytes, whole_reads
+from smidgen.memory.groups import shared_bytes, whole_reads
 from smidgen.memory.layout import Overlap, Working, padded
 from smidgen.memory.planner import Life, lifetimes
 from smidgen.memory.rows import Turns, height, maps, row_bytes, streamable

@@ -12,7 +12,7 @@ from smidgen.errors import InputError, StreamError
 from smidgen.ir import Graph, Value, memory_read, virtual_sources
 from smidgen.ir.graph import refuse_variables
 from smidgen.ir.rewriting import prune
-from smidgen.memory.grouping import stream
+from smidgen.memory.groups import stream
 from smidgen.memory.layout import Plan, Working, most
 from smidgen.memory.planner import buffers, loads_of, packed, roots_of
 from smidgen.memory.rows import WHOLE, Cut, Schedule

@@ -7,7 +7,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Params, Type, Value, op
-from smidgen.ops.checking import check_rank
+from smidgen.ops.checks import check_rank
 from smidgen.ops.gradient import ChannelSum, GradOp, requantize_grad
 from smidgen.ops.weighted import Weighted, WeightGrad, check_weighted, factors, narrow, wide
 

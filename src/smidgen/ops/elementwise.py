@@ -10,7 +10,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.checking import check_dtypes, check_repeats, check_shape
+from smidgen.ops.checks import check_dtypes, check_repeats, check_shape
 from smidgen.ops.gradient import GradOp, RequantizeGrad, mask_bytes, requantize_grad
 
 ADD_SHIFT = 20  # headroom bits TFLite gives the sum of two int8 tensors

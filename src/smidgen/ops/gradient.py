@@ -16,7 +16,7 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
 from smidgen.numerics import stochastic
-from smidgen.ops.checking import (
+from smidgen.ops.checks import (
     MOST_SUMMED,
     PEAK_BITS,
     SCALAR,

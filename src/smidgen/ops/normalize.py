@@ -15,7 +15,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.checking import shown
+from smidgen.ops.checks import shown
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp, requantize_grad
 
 MOST_ELEMENTS = 1 << 20  # that share statistics: more would leave 64 bits

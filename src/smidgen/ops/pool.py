@@ -10,7 +10,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value, op
-from smidgen.ops.checking import check_map
+from smidgen.ops.checks import check_map
 from smidgen.ops.elementwise import check_quantized
 from smidgen.ops.gradient import GradOp, requantize_grad
 from smidgen.ops.window import Pad, Window, check_pads, scatter

@@ -19,7 +19,7 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN, int16
-from smidgen.ops.checking import check_dtypes, check_rank
+from smidgen.ops.checks import check_dtypes, check_rank
 from smidgen.ops.gradient import GradOp
 
 MOST_SUMMED = 1 << 15  # products of one gate from one side: their sum stays in int32

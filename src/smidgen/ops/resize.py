@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import MAX_BYTES, Array, Builder, Node, Op, Params, Type, Value, op
-from smidgen.ops.checking import check_dtypes, check_map, check_shape
+from smidgen.ops.checks import check_dtypes, check_map, check_shape
 from smidgen.ops.elementwise import check_quantized
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp
 

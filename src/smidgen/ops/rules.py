@@ -16,7 +16,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import InputError
 from smidgen.ir import Array, Node, Op, Params, Type, attribute, op
-from smidgen.ops.checking import RATE, SCALAR, check_dtypes, check_is
+from smidgen.ops.checks import RATE, SCALAR, check_dtypes, check_is
 
 # By the dtype of what learns.
 BUFFERS: Mapping[str, str] = {"int8": "int16", "int16": "int32", "int32": "int32", "float32": "float32"}

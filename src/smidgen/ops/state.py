@@ -10,7 +10,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.checking import check_channels, check_dtypes, shown
+from smidgen.ops.checks import check_channels, check_dtypes, shown
 
 
 @op

@@ -15,7 +15,7 @@ import numpy as np
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, infer, op
 from smidgen.numerics import stochastic
-from smidgen.ops.checking import (
+from smidgen.ops.checks import (
     RATE,
     SCALAR,
     check_dtypes,

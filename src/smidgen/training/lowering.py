@@ -61,7 +61,7 @@ class Lowered:
     builder: Builder
     g0: Value
     step_state: Value
-    owners: Mapping[Value, int]  # gradients with an exponent of their own, and its place
+    owners: Mapping[Value, int]  # the gradients that own an exponent, and its place
     values: dict[Value, Value] = field(default_factory=dict)
     slots: dict[Value, int] = field(default_factory=dict)
     peak_bits: list[Value] = field(default_factory=list)
