@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from smidgen.ir import Graph, Node, Value, memory_read, virtual_sources
+from smidgen.ir import Graph, Value, memory_read, virtual_sources
 from smidgen.memory.layout import Buffer, Overlap, Plan, Working, loads, most
 from smidgen.memory.packing import DECISIONS, Item, pack, pack_overlapping
 from smidgen.memory.rows import WHOLE, Schedule
@@ -47,13 +47,18 @@ def buffers(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> tu
     group take turns row by row, so what one of them uses lives as long as the group.
     """
     roots = roots_of(graph)
-    lives = {root: _spanned(schedule, life) for root, life in lifetimes(graph).items()}
-    homes = _homes(graph, schedule, roots, lives)
+    lives = lifetimes(graph)
+    spans = {root: (schedule.span(start)[0], schedule.span(end - 1)[1]) for root, (start, end) in lives.items()}
+    homes = _homes(graph, schedule, roots, spans)
     used: dict[Value, list[Value]] = {}
     for value, root in roots.items():
         used.setdefault(homes[root], []).append(value)
     overlaps = {homes[roots[g.overlap.consumed]]: g.overlap for g in schedule.groups if g.overlap is not None}
-    values = tuple(_buffer(home, held, schedule, roots, lives, overlaps) for home, held in used.items())
+    ends = {home: max(spans[roots[v]][1] for v in held) for home, held in used.items()}
+    values = (
+        Buffer(home.name, schedule.bytes(home), spans[home][0], ends[home], tuple(held), overlaps.get(home))
+        for home, held in used.items()
+    )
     return (*values, *_working(graph, schedule, working))
 
 
@@ -62,40 +67,17 @@ def loads_of(graph: Graph, *, working: Working) -> Iterator[tuple[int, int]]:
     return loads(buffers(graph, working=working))
 
 
-def _spanned(schedule: Schedule, life: Life) -> Life:
-    """Return a life that lasts as long as the groups in which it begins and ends."""
-    return schedule.span(life[0])[0], schedule.span(life[1] - 1)[1]
-
-
 def _homes(
     graph: Graph, schedule: Schedule, roots: Mapping[Value, Value], lives: Mapping[Value, Life]
 ) -> dict[Value, Value]:
     """Return for each root the one whose memory it takes: itself, or a donor that nobody reads any more."""
     homes = {root: root for root in roots.values()}
     for index, node in enumerate(graph.nodes):
-        donor = None if node.op.view or schedule.streams(index) else _donor(node)
-        root = None if donor is None else roots.get(donor)
+        donor = None if node.op.view or schedule.streams(index) else node.op.donor(node)
+        root = None if donor is None else roots.get(node.ins[donor])
         if root is not None and roots.get(node.outs[0]) is node.outs[0] and lives[root][1] == index + 1:
             homes[node.outs[0]] = homes[root]
     return homes
-
-
-def _donor(node: Node) -> Value | None:
-    """Return the input whose memory the output may take."""
-    donor = node.op.donor(node)
-    return None if donor is None else node.ins[donor]
-
-
-def _buffer(
-    home: Value,
-    held: list[Value],
-    schedule: Schedule,
-    roots: Mapping[Value, Value],
-    lives: Mapping[Value, Life],
-    overlaps: Mapping[Value, Overlap[Value]],
-) -> Buffer:
-    end = max(lives[roots[v]][1] for v in held)
-    return Buffer(home.name, schedule.bytes(home), lives[home][0], end, tuple(held), overlaps.get(home))
 
 
 def _working(graph: Graph, schedule: Schedule, working: Working) -> Iterator[Buffer]:

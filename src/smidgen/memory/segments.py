@@ -126,7 +126,7 @@ class Segments:
             rings[self.image] = flow.rings.get(self.image, 1)
         entering = self.boundaries.get(first)
         joined = _Tail(
-            sum(_ring_bytes(v, rows) for v, rows in rings.items()) + (tail.rings if tail else 0),
+            sum(padded(rows * row_bytes(v)) for v, rows in rings.items()) + (tail.rings if tail else 0),
             sum(padded(v.type.bytes) for v in rings) + (tail.whole if tail else 0),
             flow.rings.get(entering, 1) if entering else 1,
             flow.asked.get(entering, 0) if entering else 0,
@@ -231,10 +231,6 @@ def _distance(consumed: Value, made: Value, oldest: Array) -> int:
     written = np.arange(1, len(oldest) + 1) * row_bytes(made)
     ahead = np.where(oldest < height(consumed), written - oldest * row_bytes(consumed), 0)
     return max(0, int(ahead.max(initial=0)))
-
-
-def _ring_bytes(value: Value, rows: int) -> int:
-    return padded(rows * row_bytes(value))
 
 
 def _reach(graph: Graph, lives: Mapping[Value, Life]) -> int:

@@ -6,7 +6,7 @@ A step is cut so that what its frozen front makes of an image, the latent, can s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from smidgen.errors import InputError, StreamError
 from smidgen.ir import Graph, Value, memory_read, virtual_sources
@@ -90,7 +90,8 @@ def choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, w
             cost = max(peak, alive), streamed + end - group.first
             if end not in best or cost <= best[end][0]:
                 best[end] = cost, (*spans, (group.first, end))
-    rest = _behind(alone, len(graph.nodes))
+    # For each node the most bytes alive at it or later, every map whole.
+    rest = list(accumulate((alone.get(i, 0) for i in range(len(graph.nodes), -1, -1)), max))[::-1]
     ends = [end for end in best if end or not streamed_input]
     if not ends:
         raise StreamError(_read_again(graph))
@@ -98,14 +99,6 @@ def choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, w
     groups = (stream(graph, first, end, streamed_input) for first, end in best[chosen][1])
     kept = (group if overlaps else replace(group, overlap=None) for group in groups if group is not None)
     return Schedule(tuple(kept), streamed_input, where)
-
-
-def _behind(alone: dict[int, int], count: int) -> list[int]:
-    """Return for each node the most bytes alive at it or later, every map whole."""
-    most = [0] * (count + 2)
-    for index in reversed(range(count + 1)):
-        most[index] = max(most[index + 1], alone.get(index, 0))
-    return most
 
 
 def _read_again(graph: Graph) -> str:

@@ -101,8 +101,8 @@ class GradOp(Op):
     reads: ClassVar[tuple[str, ...]] = ("int8",)  # the dtypes of other operands, where they are quantized
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
-        """Return the output's shape."""
-        raise GraphError(f"{type(self).__name__} gives no shape")
+        """Return the output's shape: by default that of the gradient."""
+        return operands[0].shape
 
     def sums(self, node: Node, *operands: Array) -> Array:
         """Return what is scaled and rounded: integers where the gradients are, float32 where they are."""
@@ -208,9 +208,6 @@ class RequantizeGrad(GradOp):
     """The gradient before a requantization: the gradient after it, times its factor, where it did not clamp."""
 
     kernel = "smg_requantize_grad_g8"
-
-    def shape(self, *operands: Type) -> tuple[int, ...]:
-        return operands[0].shape
 
     def sums(self, node: Node, *operands: Array) -> Array:
         return operands[0].astype(np.int64) if self.lowered else operands[0]

@@ -36,10 +36,7 @@ def fuse_requantize_grads(graph: Graph) -> Graph:
 
 
 def _product(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
-    if not a or not b:
-        return a or b
-    product = np.array(a, np.float64) * np.array(b, np.float64)
-    return tuple(float(x) for x in product)
+    return tuple(float(x) for x in np.array(a) * np.array(b)) if a and b else a or b
 
 
 def largest_gradients(graph: Graph, g0: Value, samples: tuple[tuple[Array, ...], ...]) -> dict[Value, float]:

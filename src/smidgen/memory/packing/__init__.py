@@ -68,7 +68,10 @@ def pack(
     if not items:
         return Packing((), 0, 0, "skyline")
     problem = pose(items, ground)
-    bracket = _begin(problem, capacity)
+    lower = problem.lower_bound
+    goal = lower if capacity is None else max(lower, capacity // problem.unit)
+    first = skyline.best_of_orders(problem, lambda peak: peak <= goal)
+    bracket = search.Bracket(first, problem.peak(first), lower, goal)
     method, made = "skyline", 0
     if decisions and not bracket.done:
         method, made = _improve(problem, bracket, Random(seed), decisions)
@@ -88,13 +91,6 @@ def pack_overlapping(items: Iterable[Item], overlaps: Overlaps, decisions: int =
     offsets = tuple(placed[index] for index in range(len(items)))
     peak = max(offset + item.size for item, offset in zip(items, offsets, strict=True))
     return Packing(offsets, peak, bound, rest.method, rest.decisions)
-
-
-def _begin(problem: PackingProblem, capacity: int | None) -> search.Bracket:
-    lower = problem.lower_bound
-    goal = lower if capacity is None else max(lower, capacity // problem.unit)
-    offsets = skyline.best_of_orders(problem, lambda peak: peak <= goal)
-    return search.Bracket(offsets, problem.peak(offsets), lower, goal)
 
 
 def _improve(problem: PackingProblem, bracket: search.Bracket, random: Random, decisions: int) -> tuple[str, int]:
