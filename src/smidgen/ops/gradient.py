@@ -99,6 +99,7 @@ class GradOp(Op):
     operands: ClassVar[int] = 1  # inputs before mask and step_state; the first is a gradient
     gradients: ClassVar[int] = 1  # how many operands, from the first, are gradients
     reads: ClassVar[tuple[str, ...]] = ("int8",)  # the dtypes of other operands, where they are quantized
+    fraction = 0  # lowered: bits of a sum after the point
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         """Return the output's shape: by default that of the gradient."""
@@ -171,7 +172,8 @@ class GradOp(Op):
 
     def multipliers(self) -> tuple[Array, int]:
         """Return the factors as mantissas of one power of two: a gradient has one exponent, and so have its factors."""
-        return stochastic.shared_mantissas(np.array(self.factors or (1.0,)))
+        multiplier, shift = stochastic.shared_mantissas(np.array(self.factors or (1.0,)))
+        return multiplier, shift - self.fraction
 
     def lift(self, node: Node) -> int:
         """Return the bits by which sums are raised before scaling, so that small ones keep their precision."""

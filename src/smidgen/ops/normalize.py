@@ -258,10 +258,6 @@ class NormalizeGrad(GradOp):
         sums: Array = (rest * factor) >> np.clip(right, 0, 63)
         return sums
 
-    def multipliers(self) -> tuple[Array, int]:
-        multiplier, shift = super().multipliers()
-        return multiplier, shift - self.fraction
-
     def bound(self, node: Node) -> int:
         most = largest_sum(node.ins[1].type, self.split(node).size, self.epsilon)
         return most << self.fraction if self.fraction >= 0 else (most >> -self.fraction) + 1

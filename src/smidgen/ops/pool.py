@@ -199,6 +199,7 @@ class AvgPoolGrad(PoolGrad):
 
     kernel = "smg_avg_pool_grad_g8"
     SHARE_BITS: ClassVar[int] = 12
+    fraction = SHARE_BITS
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         (dy,) = operands
@@ -215,10 +216,6 @@ class AvgPoolGrad(PoolGrad):
             each = dy[0] / count.astype(np.float32)
         columns = np.broadcast_to(each[:, :, None, None], (*each.shape[:2], *self.size, each.shape[2]))
         return scatter(columns, self.window, shape)
-
-    def multipliers(self) -> tuple[Array, int]:
-        multiplier, shift = super().multipliers()
-        return multiplier, shift - self.SHARE_BITS
 
     def bound(self, node: Node) -> int:
         return (127 << self.SHARE_BITS) * self.overlap()

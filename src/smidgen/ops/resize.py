@@ -272,6 +272,7 @@ class ResizeBilinearGrad(GradOp):
 
     kernel = "smg_resize_bilinear_grad_g8"
     SHARE_BITS: ClassVar[int] = 6
+    fraction = 2 * SHARE_BITS
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         (dy,) = operands
@@ -295,10 +296,6 @@ class ResizeBilinearGrad(GradOp):
         kind = np.int64 if self.lowered else np.float32
         total: Array = np.einsum("yr,xc,nyxk->nrck", rows.astype(kind), columns.astype(kind), dy.astype(kind))
         return total
-
-    def multipliers(self) -> tuple[Array, int]:
-        multiplier, shift = super().multipliers()
-        return multiplier, shift - 2 * self.SHARE_BITS
 
     def bound(self, node: Node) -> int:
         rows, columns = self.shares(node.ins[0].type)

@@ -98,10 +98,6 @@ class UnitNormGrad(GradOp):
         sums: Array = (rest * inverse) >> np.clip(ROOT_BITS + UNIT_BITS - half - self.fraction, 0, 63)
         return sums
 
-    def multipliers(self) -> tuple[Array, int]:
-        multiplier, shift = super().multipliers()
-        return multiplier, shift - self.fraction
-
     def bound(self, node: Node) -> int:
         most = largest_sum(node.ins[1].type.shape[-1])
         return most << self.fraction if self.fraction >= 0 else (most >> -self.fraction) + 1
