@@ -30,6 +30,7 @@ from smidgen.link.frames import (
     read_answer,
     request_frame,
 )
+from smidgen.ops.rules import check_rate
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
@@ -318,8 +319,9 @@ def replay_there(line: Line, steps: int, rate: float, on_step: Callable[[float],
 
     Which examples it takes is the board's to choose: where it restarts meanwhile, what it had not saved is gone.
     """
-    if steps < 1 or not 0 <= rate < math.inf:
-        raise InputError(f"{steps} steps at a rate of {rate:g} cannot be taken; give 1 step or more, and a rate from 0")
+    check_rate(rate)
+    if steps < 1:
+        raise InputError(f"{steps} steps cannot be taken; give 1 step or more")
     hello = _learner(line)
     for step in range(steps):
         try:
