@@ -13,7 +13,7 @@ import pytest
 from experiments.lines import Faulty, Flaky
 from smidgen.errors import InputError
 from smidgen.ir import Array
-from smidgen.link import Line, LinkedDevice, LinkError, Stream, Timing, connect
+from smidgen.link import Line, LinkedDevice, LinkError, Restarted, Stream, Timing, connect
 from smidgen.link.frames import (
     ANSWER,
     REQUEST,
@@ -26,7 +26,7 @@ from smidgen.link.frames import (
     read_answer,
     request_frame,
 )
-from smidgen.link.line import HELLO
+from smidgen.link.line import HELLO, STATISTICS
 from smidgen.pipeline import Program, compile
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import EmulatedStream
@@ -197,12 +197,70 @@ def test_requests_out_of_order_and_without_a_session_change_nothing(emulated: tu
     assert _asked(stream, request_frame(9, 10, Command.LABEL, struct.pack("<Ii", 4, 1)))[10] == Status.REFUSED
 
 
+def test_another_request_under_the_last_ones_number_is_not_taken_for_it(
+    emulated: tuple[Program, EmulatedStream],
+) -> None:
+    _, stream = emulated
+    assert _asked(stream, request_frame(9, 7, Command.HELLO, b""))[10] == Status.DONE
+    assert _asked(stream, request_frame(9, 8, Command.RESET, b""))[10] == Status.DONE
+    assert _asked(stream, request_frame(9, 8, Command.RESET, b"\1"))[10] == Status.DISORDER
+    assert _asked(stream, request_frame(9, 8, Command.SAVE, b""))[10] == Status.DISORDER
+    assert _asked(stream, request_frame(9, 8, Command.RESET, b""))[10] == Status.DONE
+    assert _asked(stream, request_frame(9, 9, Command.SAVE, b""))[10] == Status.DONE
+
+
 def test_frames_longer_than_any_are_damaged_and_the_next_one_is_read(emulated: tuple[Program, EmulatedStream]) -> None:
     _, stream = emulated
     for size in (225, 229, 240, 300, 5000):
         answer = _asked(stream, request_frame(9, 7, Command.HELLO, bytes(size)))
         assert (answer[:4], answer[10]) == (bytes(4), Status.DAMAGED)
         assert _asked(stream, request_frame(9, 7, Command.HELLO, bytes(224)))[10] == Status.DONE
+
+
+def test_noise_without_an_end_takes_no_memory_and_the_next_frame_is_read() -> None:
+    frames = Frames()
+    assert [found for _ in range(100) for found in frames.take(b"\x55" * 1000)] == []
+    assert sum(len(held) for held in vars(frames).values()) < 1000
+    assert list(frames.take(frame(b"whole"))) == [None, b"whole"]
+
+
+class Halved:
+    """A stream to a board that from its restart on learns at half the rate that it is told."""
+
+    def __init__(self, stream: EmulatedStream) -> None:
+        self.stream, self.name, self._halves = stream, stream.name, False
+
+    def read(self, seconds: float) -> bytes:
+        return self.stream.read(seconds)
+
+    def write(self, data: bytes) -> None:
+        (content,) = Frames().take(data)
+        assert content is not None
+        session, number, command = REQUEST.unpack_from(content)
+        if self._halves and command == Command.TRAIN:
+            (rate,) = struct.unpack("<f", content[REQUEST.size :])
+            data = request_frame(session, number, command, struct.pack("<f", rate / 2))
+        self.stream.write(data)
+
+    def close(self) -> None:
+        self.stream.close()
+
+    def reset(self) -> None:
+        self._halves = True
+        self.stream.reset()
+
+
+def test_a_board_that_learns_otherwise_after_a_restart_is_not_gone_on_with(
+    emulated: tuple[Program, EmulatedStream],
+) -> None:
+    program, stream = emulated
+    line = Halved(stream)
+    with LinkedDevice(program.graph, Line(line)) as device:
+        for image, label in samples(program.graph, 3):
+            device.train(image, label, RATE)
+        line.reset()
+        with pytest.raises(LinkError, match=r"a step that was taken before now gives .*its memory or its program has"):
+            device.predict(image)
 
 
 def test_an_image_that_breaks_off_teaches_nothing(emulated: tuple[Program, EmulatedStream], streamed: bool) -> None:
@@ -341,7 +399,7 @@ def test_frames_come_back_from_cobs_and_no_damage_of_one_byte_is_taken_for_conte
 class Scripted:
     """A board that answers each request with the next of these: how it went, and data."""
 
-    name = "board"
+    name, boot = "board", 0
 
     def __init__(self, *said: tuple[Status, bytes]) -> None:
         self._said, self._came, self._asked = list(said), b"", Frames()
@@ -355,7 +413,7 @@ class Scripted:
             assert content is not None
             session, number, _ = REQUEST.unpack_from(content)
             status, said = self._said.pop(0)
-            self._came += frame(ANSWER.pack(session, 0, number, status) + said)
+            self._came += frame(ANSWER.pack(session, self.boot, number, status) + said)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -387,6 +445,16 @@ def test_answers_that_no_link_gives_are_told_in_one_sentence(what: str) -> None:
     with pytest.raises(LinkError, match=message) as raised:
         ask()
     assert "\n" not in str(raised.value)
+
+
+def test_an_answer_of_another_start_is_a_restart() -> None:
+    board = Scripted(hail(), (Status.DONE, bytes(STATISTICS.size)), (Status.DONE, bytes(STATISTICS.size)))
+    line = Line(board, QUICK)
+    line.hello()
+    line.statistics()
+    board.boot = 1
+    with pytest.raises(Restarted, match="board has restarted"):
+        line.statistics()
 
 
 STORE_CODES = {-3: "what another program learned", -4: "another version of the store", -5: "no room", -6: "too few"}
