@@ -278,8 +278,11 @@ def save_file(line: Line, path: Path) -> Hello:
     return hello
 
 
-def load_file(line: Line, path: Path) -> Hello:
-    """Give a board what a file holds; where that is damaged or another program's, InputError, and all is as it was."""
+def load_file(line: Line, path: Path) -> tuple[Hello, BoardFailed | None]:
+    """Give a board what a file holds, and let it save that; return also why it could not, if it could not.
+
+    InputError where the file is damaged or another program's, and all is as it was.
+    """
     data, hello = read_whole(path, LARGEST_FILE), _learner(line)
     if len(data) < FILE.size:
         raise InputError(f"{path} has {len(data)} bytes and is not what a program saved")
@@ -292,7 +295,11 @@ def load_file(line: Line, path: Path) -> Hello:
     if len(state) != size or size != hello.state_bytes or zlib.adler32(state) != expected:
         raise InputError(f"{path} is cut short or damaged: it is not what a program saved")
     line.write_state(state)
-    return hello
+    try:
+        line.ask(Command.SAVE)
+    except BoardFailed as error:
+        return hello, error
+    return hello, None
 
 
 def save_there(line: Line) -> Hello:
