@@ -5,6 +5,7 @@ Names and paths come from files and from users, and none of them may command the
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import math
@@ -25,8 +26,26 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress as RichProgress
 
+PLAIN = {  # what a terminal is sent that cannot show a character
+    "→": "->", "×": "x", "…": "...", "−": "-", "–": "-", "·": "*", "²": "2", "µ": "u", "±": "+-", "≤": "<=", "’": "'",
+}  # fmt: skip
 WIDTH = 120  # columns, where the output is not a terminal
 INTERRUPTED = 130  # the exit code after Ctrl-C, as shells have it
+
+
+def degrade_streams() -> None:
+    """Let stdout and stderr spell out characters that their encoding lacks, as in a terminal of the C locale."""
+    codecs.register_error("smidgen", _spell_out)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="smidgen")
+
+
+def _spell_out(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(PLAIN.get(c, c.encode("ascii", "backslashreplace").decode()) for c in lacking), error.end
 
 
 def printable(text: str) -> str:
@@ -36,7 +55,7 @@ def printable(text: str) -> str:
 
 def say(text: str, err: bool = False) -> None:
     """Print text without markup."""
-    typer.echo(printable(text), err=err)
+    print(printable(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def warn(text: str) -> None:
