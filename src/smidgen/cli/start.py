@@ -25,6 +25,8 @@ from smidgen.pipeline import compile
 from smidgen.results.report.page import Fact, Facts, Section
 from smidgen.selection.contributions import read_several
 from smidgen.selection.estimates import shipped_or_estimated
+from smidgen.targets import find_board
+from smidgen.targets.boards import parse_size
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
 from smidgen.zoo import load
@@ -38,6 +40,12 @@ ProgressCallback = Callable[[FitProgress], None]
 
 
 def fit_(asked: verbs.Fit) -> None:
+    board, budget = find_board(asked.target), parse_size(asked.budget)
+    if budget > board.largest_budget:
+        warn(
+            f"{asked.target} has {board.board.sram.bytes:,} bytes of SRAM, of which a program can use "
+            f"{board.largest_budget:,} beside the stack; the budget is that, not {budget:,}"
+        )
     with spinner(f"reading {asked.source}"):
         graph, data = load_model(asked, asked.model, asked.shape), read_data(asked, asked.source)
         data.check_several()
