@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from smidgen.callbacks import ignore
 from smidgen.cli import verbs
 from smidgen.cli.shared import load_model, read_data
 from smidgen.cli.terminal import Progress, going_on, progress, show, spinner, warn
@@ -100,7 +101,7 @@ class Demonstration:
 
 
 def demonstrate(
-    folder: Path, on_progress: ProgressCallback = lambda _: None, force: bool = False, command: str = ""
+    folder: Path, on_progress: ProgressCallback = ignore, force: bool = False, command: str = ""
 ) -> Demonstration:
     """Fit the network to the sample, and let the emulated board learn a few images."""
     graph, data = load(NETWORK), read_sample()

@@ -12,6 +12,7 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data, Samples
 from smidgen.data.audio import with_front_end
 from smidgen.data.inputs import as_input
@@ -225,7 +226,7 @@ def test(
     images: int | None = None,
     audio: str | None = None,
     threads: int | None = None,
-    on_progress: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = ignore,
 ) -> Tested:
     """Test a model on the data's test samples, or on at most `images` of them, evenly spaced.
 

@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 
+from smidgen.callbacks import ignore
 from smidgen.data.audio import with_front_end
 from smidgen.data.files import MEMORY
 from smidgen.data.images import centre_box
@@ -122,7 +123,7 @@ def predict(
     audio: str | None = None,
     memory: int = MEMORY,
     threads: int | None = None,
-    on_progress: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = ignore,
 ) -> Predictions:
     """Predict samples: those of a file or folder, one array, or several.
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
@@ -70,7 +71,7 @@ def quantize(
     preprocessing: Preprocessing | None = None,
     conventions: Conventions = CONVENTIONS,
     threads: int | None = None,
-    on_progress: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = ignore,
 ) -> Quantized:
     """Return an int8 graph from a float one and samples of its input.
 
@@ -117,8 +118,8 @@ def quantize(
     known = None
     if labelled is not None:
         known = Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
-    apart = len(used) < len(samples)
-    report = QuantizationReport(graph.name, recipe.method, len(used), len(seen), apart, *found, known)
+    apart, alike = len(used) < len(samples), bool((samples == samples[:1]).all())
+    report = QuantizationReport(graph.name, recipe.method, len(used), len(seen), apart, *found, known, alike)
     return Quantized(rounded, report, choice)
 
 

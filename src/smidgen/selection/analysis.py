@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.ir import Graph, refuse_variables, verify
@@ -176,7 +177,7 @@ def analyze(
     target: str | None = None,
     workers: int | None = None,
     ray: str | None = None,
-    on_progress: Callable[[AnalysisProgress], None] = lambda _: None,
+    on_progress: Callable[[AnalysisProgress], None] = ignore,
 ) -> Contributions:
     """Train a network many times, each time with other biases and weights, and test it on training images held back.
 
