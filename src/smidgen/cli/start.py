@@ -14,10 +14,9 @@ import numpy as np
 
 from smidgen.callbacks import ignore
 from smidgen.cli import verbs
-from smidgen.cli.shared import load_model, read_data
-from smidgen.cli.terminal import Progress, going_on, progress, show, spinner, warn
+from smidgen.cli.shared import read_both
+from smidgen.cli.terminal import Progress, going_on, progress, show, warn
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
-from smidgen.data.audio import with_front_end
 from smidgen.data.layouts.cifar import read_sample
 from smidgen.fitting import SCHEME, FitProgress, Fitted, fit
 from smidgen.ir import Graph
@@ -47,11 +46,9 @@ def fit_(asked: verbs.Fit) -> None:
             f"{asked.target} has {board.board.sram.bytes:,} bytes of SRAM, of which a program can use "
             f"{board.largest_budget:,} beside the stack; the budget is that, not {budget:,}"
         )
-    with spinner(f"reading {asked.source}"):
-        graph, data = load_model(asked, asked.model, asked.shape), read_data(asked, asked.source)
-        data.check_several()
-        graph = with_front_end(graph, data.train.images, asked.audio)
-        known = read_several(asked.contributions) if asked.contributions else None
+    graph, data = read_both(asked, asked.shape)
+    data.check_several()
+    known = read_several(asked.contributions) if asked.contributions else None
     with going_on(lambda: _kept(asked)), progress() as bar:
         augment = None if asked.crop is None else Augment((asked.crop, 1.0))
         fitted = fit(
