@@ -178,7 +178,9 @@ class Replay:
     def __str__(self) -> str:
         return (
             f"replay     {self.flash_bytes:>11,} bytes of flash keep {self.examples:,} examples of "
-            f"{self.latent_bytes:,} bytes; a step on one skips {self.front_nodes} nodes"
+            f"{self.latent_bytes:,} bytes; a step on one skips {self.front_nodes} nodes\n"
+            "           bounded by whole pages of 256 bytes for an example and for its head, by sectors that stay "
+            "free to be erased, and by 256 places"
         )
 
 

@@ -216,8 +216,8 @@ def damaged_checkpoints(data: bytes) -> list[tuple[bytes, str]]:
         (bytes(flipped), "its bytes are not those that were written"),
         (save(state), "not a Smidgen checkpoint"),
         (save(state | {"half": np.zeros(2, np.float16)}, {HEADER: "{}"}), "'half' of a type that state never has"),
-        (save(state, {HEADER: "not JSON"}), "JSONDecodeError"),
-        (described(run="{}"), "KeyError"),
+        (save(state, {HEADER: "not JSON"}), "damaged: it is not whole JSON"),
+        (described(run="{}"), "damaged: it has no 'format'"),
         (described(run=newer), "has format 2, this Smidgen reads 1"),
         (described(run=text["run"].replace('"epoch": 2', '"epoch": 1')), "not those that were written"),
     ]

@@ -27,7 +27,7 @@ def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -
     """
     places = (RUNTIME, *(RUNTIME / folder for folder in folders))
     chosen = {p.name: p for place in places for p in sorted(place.iterdir()) if p.suffix in (*SOURCES, *HEADERS)}
-    texts = {path: path.read_text() for path in chosen.values()}
+    texts = {path: path.read_text("utf-8") for path in chosen.values()}
     home = {symbol: path for path, text in texts.items() if is_source(path)
             for pair in _DEFINED.findall(text) for symbol in pair if symbol}  # fmt: skip
     needed: set[Path] = set()

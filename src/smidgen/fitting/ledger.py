@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from smidgen.data.files import write_whole
 from smidgen.errors import SmidgenError
-from smidgen.records import from_plain
+from smidgen.records import RecordError, from_plain, parse_object
 
 FORMAT = 2
 NAME = "fit.json"
@@ -71,8 +71,8 @@ class Ledger:
             return None
         try:
             return from_plain(kind, entry.result)
-        except (TypeError, ValueError):
-            raise self._damaged() from None
+        except RecordError as error:
+            raise self._damaged(error) from None
 
     @contextmanager
     def begun(self, stage: str) -> Iterator[None]:
@@ -104,20 +104,21 @@ class Ledger:
 
     def _read(self) -> tuple[dict[str, Entry], str]:
         try:
-            plain = json.loads(self.path.read_text(errors="replace"))
+            plain = parse_object(self.path.read_bytes(), "format", "stages", "under_way")
             if plain["format"] != FORMAT:
                 raise FitError(
                     f"{self.path} has format {str(plain['format'])[:20]}, this version reads {FORMAT}; fit again"
                 )
-            return {name: from_plain(Entry, one) for name, one in plain["stages"].items()}, str(plain["under_way"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise self._damaged() from None
+            return from_plain(dict[str, Entry], plain["stages"]), from_plain(str, plain["under_way"])
+        except RecordError as error:
+            raise self._damaged(error) from None
         except OSError as error:
             raise FitError(f"{self.path} cannot be read: {error.strerror}") from None
 
-    def _damaged(self) -> FitError:
+    def _damaged(self, error: RecordError) -> FitError:
         return FitError(
-            f"{self.path} is not a ledger as smidgen fit writes it; remove it with the files beside it, and fit again"
+            f"{self.path} is not a ledger as smidgen fit writes it: {error}; remove it with the files beside it, and "
+            "fit again"
         )
 
 

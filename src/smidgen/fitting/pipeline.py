@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from smidgen.callbacks import ignore
 from smidgen.data import Augment, Data
 from smidgen.data.files import made_folder
 from smidgen.data.samples import renumbered
@@ -77,7 +78,7 @@ def fit(
     command: str = "",
     more: Callable[[], Section] | None = None,
     force: bool = False,
-    on_progress: Callable[[FitProgress], None] = lambda _: None,
+    on_progress: Callable[[FitProgress], None] = ignore,
 ) -> Fitted:
     """Make a program that learns these images on the target within the budget, and train the model here.
 

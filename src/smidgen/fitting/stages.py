@@ -21,6 +21,7 @@ from smidgen.fitting.fitted import (
     RateMade,
     SchemeFound,
 )
+from smidgen.fitting.ledger import FitError, Result
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Array, Graph
@@ -29,7 +30,7 @@ from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationProgress, is_float, quantize_with
-from smidgen.records import from_plain
+from smidgen.records import RecordError, from_plain, parse_object
 from smidgen.results.inspection import describe
 from smidgen.results.profile import Profile, profile
 from smidgen.selection.analysis import MOST, AnalysisProgress, analyze
@@ -85,7 +86,7 @@ class Stages:
 
     @cached_property
     def scheme(self) -> Scheme:
-        return Scheme.from_json((self.folder / SCHEME).read_text(), str(self.folder / SCHEME))
+        return Scheme.from_json((self.folder / SCHEME).read_bytes(), str(self.folder / SCHEME))
 
     @cached_property
     def here(self) -> Program:
@@ -121,7 +122,7 @@ class Stages:
 
     @cached_property
     def measured(self) -> Profile:
-        return from_plain(Profile, json.loads((self.folder / PROFILE).read_text()))
+        return self._record(Profile, PROFILE)
 
     @property
     def most(self) -> int:
@@ -130,7 +131,16 @@ class Stages:
 
     @cached_property
     def chosen_rate(self) -> ChosenRate:
-        return from_plain(ChosenRate, json.loads((self.folder / RATE).read_text()))
+        return self._record(ChosenRate, RATE)
+
+    def _record(self, kind: type[Result], name: str) -> Result:
+        """Return the record that an earlier stage wrote into a file."""
+        try:
+            return from_plain(kind, parse_object((self.folder / name).read_bytes()))
+        except RecordError as error:
+            raise FitError(
+                f"{self.folder / name} is not as smidgen fit wrote it: {error}; remove it, and fit again"
+            ) from None
 
     def make_model(self) -> ModelMade:
         graph, pixels = self.source, ""

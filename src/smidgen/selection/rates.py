@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Literal
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data, DataError, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, refuse_variables, roles_of
@@ -102,7 +103,7 @@ def of_batch(rate: float) -> str:
 
 
 def choose_rate(
-    program: Program, data: Data, course: Course, *, on_progress: Callable[[RateProgress], None] = lambda _: None
+    program: Program, data: Data, course: Course, *, on_progress: Callable[[RateProgress], None] = ignore
 ) -> ChosenRate:
     """Choose the rate for this course, whose own rate is ignored, by trials of the program in C on this machine.
 

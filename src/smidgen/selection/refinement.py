@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from smidgen.callbacks import ignore
 from smidgen.codegen.entries import audio_bytes
 from smidgen.ir import Graph
 from smidgen.memory import ALIGNMENT, state_bytes
@@ -34,7 +35,7 @@ class Planner:
     target: Target
     options: Options
     streamed_input: bool
-    on_plan: PlanCallback = lambda _: None
+    on_plan: PlanCallback = ignore
     _known: dict[tuple[object, ...], PlannedBytes] = field(default_factory=dict)
 
     @property

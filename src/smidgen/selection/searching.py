@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from smidgen.callbacks import ignore
 from smidgen.codegen.entries import audio_bytes
 from smidgen.errors import InputError
 from smidgen.ir import Graph
@@ -38,7 +39,7 @@ def search(
     streamed_input: bool = True,
     evaluations: int = EVALUATIONS,
     seed: int = 0,
-    on_plan: PlanCallback = lambda _: None,
+    on_plan: PlanCallback = ignore,
 ) -> Found:
     """Search the scheme that promises most within a budget, in bytes or as "128KB" (of 1,024 bytes each).
 
@@ -61,7 +62,7 @@ def pareto(
     analytic: bool = False,
     streamed_input: bool = True,
     points: int = POINTS,
-    on_plan: PlanCallback = lambda _: None,
+    on_plan: PlanCallback = ignore,
 ) -> Pareto:
     """Search the best schemes for budgets in equal steps, from the head alone to `budget`; keep those that gain."""
     if points < 2:

@@ -239,7 +239,7 @@ def read_project(folder: Path, name: str) -> BoardProject:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(f"{path} cannot be read: {reason}") from None

@@ -69,7 +69,7 @@ LAYERS: dict[str, int] = {
 def library() -> dict[str, FunctionProto]:
     """Return every function by name."""
     numbers = _numbers()
-    text = re.sub(r"(?m)^#.*\n", "", TEXT.read_text())
+    text = re.sub(r"(?m)^#.*\n", "", TEXT.read_text("utf-8"))
     text = re.sub(r"[A-Z_]{3,}", lambda found: numbers[found[0]], text)
     text = re.sub(r"to = (\w+)", lambda found: f"to = {KINDS[found[1]]}", text)
     bodies = text.strip().split("\n\n")
