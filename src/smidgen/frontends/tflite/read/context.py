@@ -96,7 +96,7 @@ class TfliteImport:
             if not self.known(index):
                 raise ImportModelError(f"tensor '{tensor.name}' is read before it is written; convert the model again")
             data = self.data(index)
-            q = None if index in self.folded else self.type(index).q
+            q = self.q(index) if index in self.folded else self.type(index).q
             self.values[index] = self.builder.constant(self.name(index), data, q)
         return self.values[index]
 
@@ -111,9 +111,9 @@ class TfliteImport:
     def real(self, index: int) -> Array:
         """Return a constant as float32, whatever type it is stored in."""
         data, tensor = self.data(index), self.tensor(index)
-        if index in self.folded or data.dtype.kind == "f":
+        q = None if data.dtype.kind == "f" else _qparams(tensor)
+        if q is None and (index in self.folded or data.dtype.kind == "f"):
             return data.astype(np.float32)
-        q = _qparams(tensor)
         if q is None:
             raise ImportModelError(f"the constant '{tensor.name}' is {tensor.dtype} without a scale; quantize it again")
         along = [-1 if i == q.axis else 1 for i in range(data.ndim)]

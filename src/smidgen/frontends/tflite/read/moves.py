@@ -190,11 +190,17 @@ def _unpack(c: TfliteImport, operator: TfliteOperator) -> tuple[Value, ...]:
     )
 
 
+def check_repeats(shape: Shape, counts: Shape) -> Shape:
+    """Return how often a tensor is repeated along each dimension; raise where that makes no sense."""
+    if len(counts) != len(shape) or not all(0 < n <= LARGEST_SIDE for n in counts):
+        raise ImportModelError(f"it repeats {list(shape)} {list(counts)} times; convert the model again")
+    return counts
+
+
 def _tile(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, times = operator.reads(2, 2)
-    x, counts = c.value(xi), c.integers(times)
-    if len(counts) != len(x.type.shape) or not all(0 < n <= LARGEST_SIDE for n in counts):
-        raise ImportModelError(f"it repeats {list(x.type.shape)} {list(counts)} times; convert the model again")
+    x = c.value(xi)
+    counts = check_repeats(x.type.shape, c.integers(times))
     places = [list(range(n)) * k for n, k in zip(x.type.shape, counts, strict=True)]
     return _take(c, operator.outputs[0], x, places)
 
