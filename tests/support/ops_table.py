@@ -40,6 +40,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.MatMul: (
         "MatMul Attention", "bmm mm matmul baddbmm scaled_dot_product_attention", "BATCH_MATMUL",
     ),
+    ops.LogSoftmax: ("LogSoftmax", "_log_softmax", "LOG_SOFTMAX"),
     ops.Lstm: ("LSTM", "lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
     ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),

@@ -33,7 +33,7 @@ def high_mul(a: Array | int, b: Array | int) -> Array:
     return np.minimum(half, INT32_MAX)
 
 
-def shift_left(x: Array, exponent: int) -> Array:
+def shift_left(x: Array, exponent: Array | int) -> Array:
     """x · 2^exponent, saturated to int32."""
     result: Array = np.clip(np.asarray(x, np.int64) << exponent, INT32_MIN, INT32_MAX)
     return result
@@ -54,16 +54,25 @@ def exp_negative(a: Array) -> Array:
     return np.where(a == 0, INT32_MAX, result)
 
 
+def leading_zeros(x: Array) -> Array:
+    """The zeros before the first one of each of some 32-bit numbers."""
+    return np.array([32 - int(n).bit_length() for n in x.ravel()], np.int64).reshape(x.shape)
+
+
 def reciprocal(total: Array) -> tuple[Array, Array]:
     """1 / total of a Q12.19 sum as Q0.31, and the bits by which it is over one."""
-    zeros = np.array([32 - int(t).bit_length() for t in total.ravel()], np.int64).reshape(total.shape)
-    fraction = (total << zeros) - (1 << 31)
+    zeros = leading_zeros(total)
+    return one_over_one_plus((total << zeros) - (1 << 31)), SUM_BITS - zeros
+
+
+def one_over_one_plus(fraction: Array) -> Array:
+    """1 / (1 + fraction) in Q0.31, by Newton's method."""
     s = fraction + INT32_MAX
     half = np.where(s >= 0, (s + 1) >> 1, -((1 - s) >> 1))
     x = C_48_17 + high_mul(half, C_32_17)
     for _ in range(3):
         x = x + shift_left(high_mul(x, (1 << 29) - high_mul(half, x)), 2)
-    return shift_left(x, 1), SUM_BITS - zeros
+    return shift_left(x, 1)
 
 
 @op
@@ -73,24 +82,27 @@ class Softmax(Op):
     beta: float = 1.0
 
     kernel = "smg_softmax_s8"
+    output = OUTPUT
 
     def infer(self, x: Type) -> Type:
+        name = type(self).__name__
         if not x.shape or not (math.isfinite(self.beta) and self.beta > 0):
-            raise GraphError(f"Softmax needs at least one dimension and a positive β, got {list(x.shape)}, {self.beta}")
+            raise GraphError(f"{name} needs at least one dimension and a positive β, got {list(x.shape)}, {self.beta}")
         if x.dtype == "float32":
             return Type(x.shape, x.dtype)
         if x.dtype != "int8" or x.q is None or x.q.axis is not None:
-            raise GraphError(f"Softmax takes float32 or int8 with one scale, not {x.dtype}")
+            raise GraphError(f"{name} takes float32 or int8 with one scale, not {x.dtype}")
         if x.shape[-1] >= 1 << SUM_BITS:
-            raise GraphError(f"Softmax over {x.shape[-1]} elements overflows its sum; {(1 << SUM_BITS) - 1} fit")
-        return Type(x.shape, x.dtype, OUTPUT)
+            raise GraphError(f"{name} over {x.shape[-1]} elements overflows its sum; {(1 << SUM_BITS) - 1} fit")
+        return Type(x.shape, x.dtype, self.output)
 
     def scaling(self, x: Type) -> tuple[int, int, int]:
         """Multiplier and left shift of a difference, and the least difference that counts."""
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), 2.0**31 - 1)
         if real <= 1:
             raise GraphError(
-                f"Softmax of β {self.beta} and scale {x.scale:.3g} cannot tell its inputs apart; calibrate again"
+                f"{type(self).__name__} of β {self.beta} and scale {x.scale:.3g} cannot tell its inputs apart; "
+                "calibrate again"
             )
         multiplier, shift = numerics.quantize_multiplier(real)
         radius = math.floor(((1 << DIFF_BITS) - 1) * 2.0 ** (31 - DIFF_BITS) / 2.0**shift)
@@ -101,15 +113,19 @@ class Softmax(Op):
             e = np.exp((x - x.max(axis=-1, keepdims=True)) * np.float32(self.beta))
             y: Array = e / e.sum(axis=-1, keepdims=True)
             return y
-        multiplier, shift, least = self.scaling(node.ins[0].type)
+        scaled, counts, total = self.sums(node.ins[0].type, x)
+        scale, over = reciprocal(total)
+        y = shift_right(high_mul(scale, exp_negative(scaled)), over + 31 - 8) - 128
+        return np.where(counts, np.clip(y, -128, 127), -128).astype(np.int8)
+
+    def sums(self, type_: Type, x: Array) -> tuple[Array, Array, Array]:
+        """Return differences to each row's maximum in Q5.26, which of them count, and sums of their exponentials."""
+        multiplier, shift, least = self.scaling(type_)
         diff = x.astype(np.int64) - x.max(axis=-1, keepdims=True)
         counts = diff >= least
         scaled = high_mul(np.where(counts, diff, 0) << shift, multiplier)
-        exps = exp_negative(scaled)
-        total = np.where(counts, shift_right(exps, SUM_BITS), 0).sum(axis=-1, keepdims=True)
-        scale, over = reciprocal(total)
-        y = shift_right(high_mul(scale, exps), over + 31 - 8) - 128
-        return np.where(counts, np.clip(y, -128, 127), -128).astype(np.int8)
+        total = np.where(counts, shift_right(exp_negative(scaled), SUM_BITS), 0).sum(axis=-1, keepdims=True)
+        return scaled, counts, total
 
     def params(self, node: Node) -> Params:
         x = node.ins[0].type

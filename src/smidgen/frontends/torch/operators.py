@@ -16,7 +16,7 @@ from smidgen.frontends.sequences import Cells, check_zero
 from smidgen.frontends.torch.call import TorchCall
 from smidgen.ir import Op
 
-INSTEAD = dict.fromkeys(("_log_softmax", "argmax"), "end the module at its logits")
+INSTEAD = {"argmax": "end the module at its logits"}
 TorchRule = Callable[[TorchCall], object]
 X, STATES, WEIGHTS, BIASED, LAYERS, BOTH, BATCH_FIRST = 0, 1, 2, 3, 4, 7, 8  # arguments of recurrent layers, by place
 
@@ -315,7 +315,9 @@ RULES: Mapping[str, TorchRule] = {
     "native_group_norm": _group_norm, "native_layer_norm": _layer_norm, "scaled_dot_product_attention": _attention,
     "gru": lambda call: _recurrent(call, ops.Gru()), "lstm": lambda call: _recurrent(call, ops.Lstm()),
     "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
-    "_softmax": lambda call: call.c.softmax(call.tensor(0), int(call.number(1, -1))), "abs": _lookup("abs"),
+    "_log_softmax": lambda call: call.c.along(ops.LogSoftmax(), call.tensor(0), int(call.number(1, -1))),
+    "_softmax": lambda call: call.c.along(ops.Softmax(), call.tensor(0), int(call.number(1, -1))),
+    "abs": _lookup("abs"),
     "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum,
     "addmm": _added_product, "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
     "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clip(-math.inf, math.inf),

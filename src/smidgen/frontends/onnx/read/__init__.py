@@ -28,7 +28,7 @@ WEIGHTED = ("Conv", "Gemm", "MatMul")  # layers for which a first dimension is a
 # What to use instead of unsupported operators that people do export.
 INSTEAD = {
     "ArgMax": "end the model at its logits",
-    "LRN": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
+    "LRN": "use BatchNormalization",
     "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
     "RNN": "use LSTM or GRU", "ReduceSum": "use ReduceMean",
     "TopK": "end the model at its logits",

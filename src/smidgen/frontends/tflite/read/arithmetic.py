@@ -261,7 +261,8 @@ ARITHMETIC_RULES: Mapping[str, TfliteRule] = {
     **dict.fromkeys(FUNCTION_OPERATORS, _function), **dict.fromkeys(("MEAN", "REDUCE_MAX", "SUM"), _reduce),
     **dict.fromkeys(("RELU", "RELU6", "RELU_N1_TO_1"), _one(lambda o: ops.Activate(o.code.lower()))),
     "ADD": _add, "BATCH_MATMUL": _batch_matmul, "CAST": _cast, "DEQUANTIZE": _one(lambda o: ops.Dequantize()),
-    "DIV": _div, "GATHER": _gather, "L2_NORMALIZATION": _unit_norm, "MAXIMUM": _extreme, "MINIMUM": _extreme,
+    "DIV": _div, "GATHER": _gather, "L2_NORMALIZATION": _unit_norm, "LOG_SOFTMAX": _one(lambda o: ops.LogSoftmax()),
+    "MAXIMUM": _extreme, "MINIMUM": _extreme,
     "MUL": _binary, "PRELU": _one(lambda o: ops.PRelu(), 2), "QUANTIZE": _quantize,
     "SOFTMAX": _one(lambda o: ops.Softmax(float(o.options.beta))), "SUB": _sub,
 }  # fmt: skip
