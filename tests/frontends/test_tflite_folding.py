@@ -102,11 +102,11 @@ def test_arithmetic_of_constants_is_litert_s(code: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_a_constant_that_is_repeated_is_one_constant(dtype: str) -> None:
     """As a positional code is repeated for every row, then added."""
-    q = {"scales": (0.05,), "zeros": (3,)} if dtype == "int8" else {}
+    scales, zeros = ((0.05,), (3,)) if dtype == "int8" else ((), ())
     code = np.random.default_rng(4).integers(-9, 9, (1, 3, 2)).astype(dtype)
     tensors = (
-        TfliteTensor("x", (1, 6, 4), dtype, **q), replace(known("code", code), **q), whole("times", 1, 2, 2),
-        TfliteTensor("codes", (1, 6, 4), dtype, **q), TfliteTensor("y", (1, 6, 4), dtype, **q),
+        TfliteTensor("x", (1, 6, 4), dtype, scales, zeros), replace(known("code", code), scales=scales, zeros=zeros),
+        whole("times", 1, 2, 2), *(TfliteTensor(name, (1, 6, 4), dtype, scales, zeros) for name in ("codes", "y")),
     )  # fmt: skip
     operators = (TfliteOperator("TILE", (1, 2), (3,)), TfliteOperator("ADD", (0, 3), (4,), version=2))
     model = encode(TfliteModel(tensors, operators, (0,), (4,)))

@@ -51,7 +51,8 @@ def test_a_cast_without_options_takes_its_types_from_its_tensors(
     """Of bytes to float32 while the model runs, and of a shape in int64 while it is read."""
     tensors = (
         TfliteTensor("x", (1, 6), "uint8"), TfliteTensor("real", (1, 6), "float32"),
-        integers("long", 3, 2, dtype="int64"), TfliteTensor("shape", (2,), "int32"), TfliteTensor("y", (3, 2), "float32"),
+        integers("long", 3, 2, dtype="int64"), TfliteTensor("shape", (2,), "int32"),
+        TfliteTensor("y", (3, 2), "float32"),
     )  # fmt: skip
     operators = (
         TfliteOperator("CAST", (0,), (1,)), TfliteOperator("CAST", (2,), (3,)), TfliteOperator("RESHAPE", (1, 3), (4,)),

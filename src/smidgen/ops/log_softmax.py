@@ -61,4 +61,5 @@ class LogSoftmax(Softmax):
             return y
         scaled, counts, total = self.sums(node.ins[0].type, x)
         rest = np.where(counts, scaled, LOG_LEAST) - log_of_sum(total)
-        return np.clip(shift_right(rest, LOG_SHIFT) + LOG_OUTPUT.zero, -128, 127).astype(np.int8)
+        steps: Array = np.clip(shift_right(rest, LOG_SHIFT) + LOG_OUTPUT.zero, -128, 127)
+        return steps.astype(np.int8)

@@ -87,15 +87,10 @@ def quantize(
     real = fold(graph)
     check_ops(real)
     passes = Passes(on_progress, threads_for(len(images), BATCH, threads))
-    choice: PixelChoice | None = None
     if preprocessing is not None:
-        if not pixels:
-            raise QuantizationError(
-                f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
-            )
-        choice = PixelChoice(preprocessing, "given", usual_name(preprocessing))
-    elif pixels:
-        choice = choose_preprocessing(graph, images, labelled, conventions, passes)
+        choice = _given_choice(graph, preprocessing, pixels)
+    else:
+        choice = choose_preprocessing(graph, images, labelled, conventions, passes) if pixels else None
     front_end = graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
     real = replace(real, preprocessing=choice.preprocessing if choice else front_end)
     verify(real)
@@ -120,6 +115,15 @@ def quantize(
     apart = len(used) < len(samples)
     report = QuantizationReport(graph.name, recipe.method, len(used), len(seen), apart, *found, known)
     return Quantized(rounded, report, choice)
+
+
+def _given_choice(graph: Graph, preprocessing: Preprocessing, pixels: bool) -> PixelChoice | None:
+    """Return the preprocessing that was given; raise QuantizationError where the samples are not pixels."""
+    if not pixels:
+        raise QuantizationError(
+            f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
+        )
+    return PixelChoice(preprocessing, "given", usual_name(preprocessing))
 
 
 def quantize_with(data: Data, graph: Graph, on_progress: ProgressCallback) -> Quantized:

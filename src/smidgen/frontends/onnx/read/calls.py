@@ -26,11 +26,16 @@ class OnnxImport(Sequences):
         super().__init__(name, plan, budget)
         self.model = model
         self.withheld: set[str] = set()  # results that are not computed
+        self.chosen: dict[str, FileTensor] = {}  # classes that ArgMax chose, by the scores it chose from
         self.values: dict[str, Operand] = {n: Constant(data) for n, data in model.constants.items()}
 
     def operand(self, name: str) -> Operand:
         if name in self.withheld:
             raise ImportModelError(f"'{name}' is the last cell state of an LSTM; only its hidden states are read")
+        if name in self.chosen:
+            raise ImportModelError(
+                f"'{name}' is the class that ArgMax chose, and more is computed from it; end the model at ArgMax"
+            )
         if name not in self.values:
             raise ImportModelError(f"'{name}' is read before anything writes it; export the model again")
         return self.values[name]

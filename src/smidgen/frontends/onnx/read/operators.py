@@ -132,6 +132,16 @@ def _gather(call: OnnxCall) -> FileTensor:
     return y if found.ndim else call.c.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
+def _arg_max(call: OnnxCall) -> tuple[()]:
+    """Read the choice of a class, which ends a model: the scores are the output, and the largest is the class."""
+    x = call.tensor(0)
+    axis = call.axis(x.shape, 0)
+    call.forbid("select_last_index", 0)
+    others = tuple(i for i in range(len(x.shape)) if i != axis)
+    call.c.chosen[call.c.output] = call.c.transpose(x, (*others, axis))
+    return ()
+
+
 def _mean(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     axes = call.axes(1, len(x.shape))
@@ -291,7 +301,7 @@ def _swish(call: OnnxCall) -> FileTensor:
 
 OPERATOR_RULES: Mapping[str, OnnxRule] = {
     **LAYER_RULES,
-    "Abs": _lookup("abs"), "Add": _add, "Cast": _identity, "Celu": _lookup("celu", 1.0),
+    "Abs": _lookup("abs"), "Add": _add, "ArgMax": _arg_max, "Cast": _identity, "Celu": _lookup("celu", 1.0),
     "Clip": lambda call: call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf)),
     "Concat": lambda call: call.c.concat([call.operand(i) for i in range(len(call))], call.integer("axis", 0)),
     "Constant": _constant, "Div": _div, "Dropout": _identity, "Elu": _lookup("elu", 1.0),
