@@ -84,13 +84,11 @@ def quantize(
     _check_float(graph)
     pixels = _are_pixels(graph, images)
     _check_labels(graph, labelled)
-    real = fold(graph)
-    check_ops(real)
+    check_ops(real := fold(graph))
     passes = Passes(on_progress, threads_for(len(images), BATCH, threads))
-    if preprocessing is not None:
-        choice = _given_choice(graph, preprocessing, pixels)
-    else:
-        choice = choose_preprocessing(graph, images, labelled, conventions, passes) if pixels else None
+    choice = _given_choice(graph, preprocessing, pixels)
+    if choice is None and pixels:
+        choice = choose_preprocessing(graph, images, labelled, conventions, passes)
     front_end = graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
     real = replace(real, preprocessing=choice.preprocessing if choice else front_end)
     verify(real)
@@ -109,16 +107,20 @@ def quantize(
         rounded = correct_biases(real, rounded, samples[corrected], integers[corrected])
     seen = _evenly_spaced(others, COMPARED)
     found = compare(real, rounded, samples[seen], integers[seen], passes)
-    known = None
-    if labelled is not None:
-        known = Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
+    known = None if labelled is None else _accuracy(real, rounded, labelled, passes)
     apart = len(used) < len(samples)
     report = QuantizationReport(graph.name, recipe.method, len(used), len(seen), apart, *found, known)
     return Quantized(rounded, report, choice)
 
 
-def _given_choice(graph: Graph, preprocessing: Preprocessing, pixels: bool) -> PixelChoice | None:
-    """Return the preprocessing that was given; raise QuantizationError where the samples are not pixels."""
+def _accuracy(real: Graph, rounded: Graph, labelled: Samples, passes: Passes) -> Accuracy:
+    return Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
+
+
+def _given_choice(graph: Graph, preprocessing: Preprocessing | None, pixels: bool) -> PixelChoice | None:
+    """Return the preprocessing that was given, if any; raise QuantizationError where the samples are not pixels."""
+    if preprocessing is None:
+        return None
     if not pixels:
         raise QuantizationError(
             f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
