@@ -149,6 +149,7 @@ CHOICES: dict[str, tuple[Nodes, tuple[int, ...]]] = {
         ],
         (1, 12),
     ),
+    "of each column": ([helper.make_node("ArgMax", ["s"], ["y"], axis=1)], (1, 3, 12)),
     "of each step": ([helper.make_node("ArgMax", ["s"], ["y"], axis=2)], (1, 3, 12)),
 }
 

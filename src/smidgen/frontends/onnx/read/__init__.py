@@ -11,14 +11,14 @@ import onnx
 
 from smidgen.data.files import MEMORY, Budget
 from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, nearest, with_others
-from smidgen.frontends.channels import Constant, FileTensor
+from smidgen.frontends.channels import Constant
 from smidgen.frontends.onnx.read.calls import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.read.decode import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
 from smidgen.frontends.onnx.read.layers import RECURRENT_RULES, SPELLED_RULES
 from smidgen.frontends.onnx.read.operators import OPERATOR_RULES
 from smidgen.frontends.onnx.read.passes import fold, input_quantization, join_normalizations, planned_quantizations
 from smidgen.frontends.tidy import class_note, fewest_transposes, tidy
-from smidgen.ir import Graph, QParams
+from smidgen.ir import Graph, QParams, Value
 from smidgen.ir.types import identifier
 from smidgen.ir.verifying import fits_scores
 
@@ -81,17 +81,18 @@ def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool,
         except ImportModelError as error:
             raise with_others(error, _unsupported(c, number)) from None
     outputs = [_output(c, value) for value in model.outputs]
-    graph = tidy(c.graph(*(dict.fromkeys(outputs) if c.chosen else outputs)))
+    graph = tidy(c.builder.graph(*(dict.fromkeys(outputs) if c.chosen else outputs)))
     return replace(graph, notes=(class_note("ArgMax", graph),)) if c.chosen else graph
 
 
-def _output(c: OnnxImport, declared: OnnxTensor) -> FileTensor:
+def _output(c: OnnxImport, declared: OnnxTensor) -> Value:
     if declared.name in c.chosen:
-        return c.real(c.chosen[declared.name])
+        scores = c.chosen[declared.name]
+        return c.view(c.in_order(c.real(scores)).value, scores.shape)
     x = c.operand(declared.name)
     if isinstance(x, Constant):
         raise ImportModelError(f"its output '{declared.name}' is a constant; export the model again")
-    return c.real(x) if declared.kind == FLOAT else x
+    return c.as_output(c.real(x) if declared.kind == FLOAT else x)
 
 
 def _node(c: OnnxImport, operator: OnnxOperator) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
-from smidgen.frontends.layout import Shape
+from smidgen.frontends.layout import Shape, axis_of
 from smidgen.frontends.onnx.read.decode import OnnxModel, OnnxOperator
 from smidgen.frontends.sequences import Sequences
 from smidgen.ir import Array, QParams
@@ -131,10 +131,3 @@ class OnnxCall:
         if any(not -rank <= axis < rank for axis in axes) or len({a % rank for a in axes}) != len(axes):
             raise ImportModelError(f"axes {list(axes)} do not fit {rank} dimensions")
         return tuple(axis % rank for axis in axes)
-
-
-def axis_of(axis: int, shape: Shape) -> int:
-    """Return an axis of a shape, negative ones counted from the end."""
-    if not -len(shape) <= axis < len(shape):
-        raise ImportModelError(f"axis {axis} does not fit {list(shape)}")
-    return axis % len(shape)

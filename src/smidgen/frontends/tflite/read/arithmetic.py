@@ -14,9 +14,10 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
+from smidgen.frontends.layout import axis_of
 from smidgen.frontends.tflite.flatbuffer import FUNCTION_OPERATORS, ZERO_PLACE, TfliteOperator
 from smidgen.frontends.tflite.read.context import Shape, TfliteImport, TfliteRule
-from smidgen.frontends.tflite.read.moves import axis_of, gathered
+from smidgen.frontends.tflite.read.moves import gathered
 from smidgen.ir import MAX_RANK, Array, Op, QParams, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.unit_norm import UNIT
@@ -214,8 +215,7 @@ def _arg_max(c: TfliteImport, operator: TfliteOperator) -> None:
     """Read the choice of a class, which ends a model: the scores are the output, and the largest is the class."""
     xi, where = operator.reads(2, 2)
     x, axes = c.value(xi), c.integers(where)
-    rank = len(x.type.shape)
-    if [axis_of(axis, rank) for axis in axes] != [rank - 1]:
+    if [axis_of(axis, x.type.shape) for axis in axes] != [len(x.type.shape) - 1]:
         raise ImportModelError(
             f"it chooses along {list(axes)} of {list(x.type.shape)}; choose along the last dimension"
         )
@@ -236,7 +236,7 @@ def _reduce(c: TfliteImport, operator: TfliteOperator) -> Value:
     """
     index, axes = operator.reads(2, 2)
     x, keep = c.value(index), operator.options.keep_dims
-    over = tuple(sorted({axis_of(axis, len(x.type.shape)) for axis in c.integers(axes)}))
+    over = tuple(sorted({axis_of(axis, x.type.shape) for axis in c.integers(axes)}))
     if over == (1, 2) and len(x.type.shape) == 4 and x.type.shape[0] == 1 and operator.code == "MEAN":
         return c.emit(operator, ops.Mean(bool(keep)), x)
     if not over:
