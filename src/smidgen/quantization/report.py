@@ -109,7 +109,7 @@ def _decibels(ratio: float | None) -> str:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Results of a few samples: squares of each layer's signal, its noise and the noise it adds; equal choices."""
+    """Results of a few samples: squares of each layer's signal, all its noise and the noise it adds; equal choices."""
 
     squares: dict[str, Array]
     same: int
