@@ -144,8 +144,7 @@ def _kilobytes(found: Found) -> float:
 
 def _described(found: Found) -> str:
     """Describe what a scheme trains."""
-    weights = " ".join(f"{one.layer}:{one.share}" for one in found.layers) or "no weights"
-    return f"the last {found.scheme.biases} biases, {found.weight_bits}-bit weights, {weights}"
+    return f"the last {found.scheme.biases} biases, {found.weight_bits}-bit weights, {found.weights or 'no weights'}"
 
 
 def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:

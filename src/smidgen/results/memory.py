@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from smidgen.ir import Graph, Value
-from smidgen.memory import Buffer, shared
-from smidgen.pipeline import Memory, Program
+from smidgen.memory import Buffer, Memory, shared
+from smidgen.pipeline import Program
 from smidgen.results.figures import COLOURS, CRIMSON, STREAMED, Axis, Band, Bars, Figure, Mark, Note, Panel, Rule
 from smidgen.results.report.page import page_of
 from smidgen.training.head import layers
@@ -151,7 +151,7 @@ def draw_memory(program: Program) -> str:
     memory = cycle.memory
     learns = f" and {memory.state:,} for what outlives a run" if memory.state else ""
     summary = (
-        f"{memory.peak + memory.state:,} bytes of SRAM: an arena of {memory.peak:,}{learns}; no plan for this order of "
+        f"{memory.sram:,} bytes of SRAM: an arena of {memory.peak:,}{learns}; no plan for this order of "
         f"nodes can have an arena below {memory.lower_bound:,}. The arena at its peak: {memory.at_peak}."
     )
     figures = [draw_arena(cycle), *([draw_layers(cycle)] if cycle.layers else [])]
@@ -168,7 +168,7 @@ def draw_arena(cycle: LifeCycle) -> Figure:
         "The arena: where each tensor lies, and when", (*marks, *places, *_levels(cycle)), replace(nodes, title=""),
         Axis("bytes from the arena's start", 0, unit="bytes"),
     )  # fmt: skip
-    most = 1.15 * max(cycle.memory.peak + cycle.memory.state, 1)
+    most = 1.15 * max(cycle.memory.sram, 1)
     alive = Panel(
         "Bytes alive at each node", (*_stacked(cycle), *marks, *_peak(cycle)), nodes,
         Axis("bytes of SRAM", 0, most, unit="bytes"),

@@ -88,12 +88,9 @@ def _gains(contributions: Contributions) -> Table:
 
 def _bought(pareto: Pareto) -> Table:
     rows = (
-        (
-            counted(one.cost), _points(one.gain), counted(one.scheme.biases), counted(one.weight_bits),
-            " ".join(f"{gain.layer}:{gain.share}" for gain in one.layers),
-        )
+        (counted(one.cost), _points(one.gain), counted(one.scheme.biases), counted(one.weight_bits), one.weights)
         for one in pareto.points
-    )  # fmt: skip
+    )
     columns = ("Bytes", "Gain in points", "Biases", "Bits of a weight", "Weights, layer:share")
     return Table("What memory buys", columns, rows_of(rows))
 

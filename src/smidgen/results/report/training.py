@@ -91,7 +91,7 @@ def _numbers(run: Trained) -> Iterator[KeyNumber]:
     record = run.learned.record
     yield how_good(run.learned.first, run.learned.last, f"{len(run.data.test):,} test samples")
     memory, count = run.program.memory, len(run.data.train)
-    planned, where = (memory.peak + memory.state) / KIB, run.program.target.name
+    planned, where = memory.sram / KIB, run.program.target.name
     if run.profile is not None:
         planned, board = run.profile.sram_bytes / KIB, BOARDS[where]
         room = f"of {board.sram.bytes / KIB:.0f} KB on {where}"
