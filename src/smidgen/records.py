@@ -1,14 +1,28 @@
-"""Dataclasses out of JSON: the inverse of `json.dumps(asdict(record), default=str)`."""
+"""Dataclasses as JSON and back."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import is_dataclass
+from contextlib import suppress
+from dataclasses import asdict, is_dataclass
 from fractions import Fraction
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Record = TypeVar("Record")
+
+
+def to_plain(record: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON's values: tuples are lists, fractions text, and no number is infinite."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(record), allow_nan=False, default=str))
+    return plain
+
+
+def read_record(kind: type[Record], path: Path) -> Record:
+    """Read a dataclass from a JSON file; OSError, TypeError or ValueError where it holds none."""
+    return from_plain(kind, json.loads(path.read_text(errors="replace")))
 
 
 def from_plain(kind: type[Record], plain: object) -> Record:
@@ -29,8 +43,13 @@ def _read(kind: Any, plain: Any) -> Any:
             raise TypeError(f"{str(plain)[:40]} is not {kind}")
         return made(**{name: _read(_bind(hints[name], bound), value) for name, value in plain.items()})
     if origin in (Union, UnionType):
-        (other,) = (one for one in args if one is not NoneType)
-        return None if plain is None else _read(other, plain)
+        *others, last = (one for one in args if one is not NoneType)
+        if plain is None and NoneType in args:
+            return None
+        for other in others:
+            with suppress(TypeError, ValueError):
+                return _read(other, plain)
+        return _read(last, plain)
     if kind is Fraction:
         return Fraction(plain)
     if origin is tuple:

@@ -146,14 +146,14 @@ def test_the_report_of_a_fit_is_small_and_tells_what_was_found(tmp_path: Path) -
     page = (tmp_path / "out" / "report.html").read_text()
     assert len(page.encode()) < LIMIT
     scheme, learning, arena, _, contributions = charts(page)
-    assert [name for name, _ in traces(learning)] == ["course", "trials"]
-    assert [f"epoch {n}: {loss:.3f}" for n, loss in enumerate(found.learned.losses, 1)] == notes(learning)[:2]
+    assert [name for name, _ in traces(learning)] == ["course", "tests", "trials"]
+    assert [f"epoch {one.number}: {one.loss:.3f}" for one in found.learned.record] == notes(learning)[:2]
     assert any(name == "bias learns" for name, _ in traces(scheme))
     assert notes(contributions)
     assert notes(arena)
     for one in found.stages[:-1]:
         assert one.said in unescape(page)
-    assert f"{found.board.mhz} MHz if it retires {found.board.instructions_per_cycle:g} instructions per cycle" in page
+    assert f"{found.board.time.mhz} MHz if it retires {found.board.time.instructions_per_cycle:g} instructions" in page
 
 
 def test_a_page_without_pictures_is_a_page() -> None:

@@ -56,7 +56,8 @@ def show(result: Any, as_json: bool) -> None:
 
 def as_text(result: Any) -> str:
     """Return a result as one JSON object; shares of channels are written as 1/8."""
-    return json.dumps(asdict(result), allow_nan=False, default=str)
+    plain = result.as_plain() if hasattr(result, "as_plain") else asdict(result)
+    return json.dumps(plain, allow_nan=False, default=str)
 
 
 class _Printable:
