@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import smidgen as sm
 from smidgen import cli
+from smidgen.cli.terminal import as_text
 from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
@@ -227,6 +228,10 @@ def test_a_float_model_is_quantized_on_the_way(tmp_path: Path) -> None:
     assert found.model.quantized
     assert "quantized to int8" in str(found.model)
     assert str(found.model).endswith("pixels as -1,1, as the model states")
+    pixels = json.loads(as_text(found))["model"]["pixels"]
+    assert (pixels["convention"], pixels["found"]) == ("-1,1", "stated")
+    assert pixels["preprocessing"]["mean"] == pixels["preprocessing"]["std"] == [0.5]
+    assert pixels["preprocessing"]["range"] == [0.0, 1.0]
     assert read_smg(tmp_path / "out" / "model.smg").inputs[0].type.dtype == "int8"
 
 

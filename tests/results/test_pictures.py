@@ -28,13 +28,14 @@ from smidgen.results.choices import (
     draw_search,
 )
 from smidgen.results.figures import HARMS, Bars, Line
+from smidgen.results.memory import draw_arena, life_cycle
 from smidgen.results.report.page import WIDE, page_of
 from smidgen.results.svg import svg
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.found import Found, Improvement, LayerGain, Method, Pareto
 from smidgen.training import build_training
 from smidgen.training.head import layers
-from smidgen.training.scheme import Scheme, analytic_memory, resolve
+from smidgen.training.scheme import Scheme, analytic_memory, load_scheme, resolve
 from tests.support.contributions import measured
 from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
@@ -206,3 +207,18 @@ def write_shapes(folder: Path, data: Data) -> None:
         place = folder / data.classes[label]
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(place / f"{number}.png")
+
+
+def test_a_colour_has_one_name_in_each_legend() -> None:
+    graph = small_network()
+    figures = (
+        draw_scheme(graph, load_scheme("last:3", graph), sm.Options(4)),
+        draw_arena(life_cycle(sm.compile(graph, "last:3", options=sm.Options(4)))),
+    )
+    for figure in figures:
+        colours: dict[str, set[str]] = {}
+        for trace in figure.traces:
+            if trace.legend:
+                colour = trace.colour if isinstance(trace, Line) else trace.key or trace.colours[0]
+                colours.setdefault(colour, set()).add(trace.name)
+        assert [names for names in colours.values() if len(names) > 1] == []

@@ -60,6 +60,8 @@ def test_memory_and_instructions_are_the_profiles(program: sm.Program, found: sm
     assert isinstance(flash, Stack)
     assert (sram.used, sram.whole, sram.limit) == (found.sram_bytes, board.sram.bytes, 65536)
     assert (flash.used, flash.whole) == (found.flash_bytes, board.flash.bytes)
+    assert sum("else" in part.name for part in flash.parts) == 1
+    assert len({part.tone for part in flash.parts}) == len(flash.parts)
     assert isinstance(arena, Chart)
     tensors, alive = arena.tables
     assert [row[2].number for row in tensors.rows] == [one.bytes for one in life_cycle(program).tensors]

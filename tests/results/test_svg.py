@@ -148,7 +148,11 @@ def test_the_report_of_a_fit_is_small_and_tells_what_was_found(tmp_path: Path) -
     scheme, learning, arena, _, contributions = charts(page)
     assert [name for name, _ in traces(learning)] == ["course", "tests", "trials"]
     assert [f"epoch {one.number}: {one.loss:.3f}" for one in found.learned.record] == notes(learning)[:2]
-    assert any(name == "bias learns" for name, _ in traces(scheme))
+    assert any(name == "biases" for name, _ in traces(scheme))
+    assert notes(learning)[2:5] == [
+        f"before: {found.learned.first.accuracy:.1%}",
+        *(f"epoch {one.number}: {one.accuracy:.1%}" for one in found.learned.record),
+    ]
     assert notes(contributions)
     assert notes(arena)
     for one in found.stages[:-1]:

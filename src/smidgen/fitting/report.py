@@ -44,7 +44,7 @@ def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) ->
     sections = (
         _quality(stages),
         network_section(stages.graph, stages.scheme, stages.options),
-        learning_section(learned.record, fitted.rate),
+        learning_section(learned.first, learned.record, fitted.rate),
         memory_section(life_cycle(stages.there), profile, BOARDS[profile.target], budget),
         instructions_section(profile),
         *more,

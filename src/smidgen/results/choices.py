@@ -9,7 +9,22 @@ from fractions import Fraction
 
 from smidgen.ir import Graph
 from smidgen.ops.update import initial_fraction
-from smidgen.results.figures import COLOURS, CRIMSON, FROZEN, GAINS, HARMS, Axis, Bars, Figure, Line, Mark, Panel, Rule
+from smidgen.results.figures import (
+    BIASES,
+    BLACK,
+    COLOURS,
+    CRIMSON,
+    FROZEN,
+    GAINS,
+    HARMS,
+    Axis,
+    Bars,
+    Figure,
+    Line,
+    Mark,
+    Panel,
+    Rule,
+)
 from smidgen.results.report.page import page_of
 from smidgen.selection.contributions import BitsTried, Conditions, Contributions, LayerShare
 from smidgen.selection.found import Found, Method, Pareto
@@ -28,7 +43,7 @@ def draw_contributions(contributions: Contributions) -> Figure:
     depths = tuple(one.biases for one in contributions.depths)
     gains = tuple(in_points(contributions.biases_gain(k)) for k in depths)
     notes = tuple(f"the last {k} biases: {gain:+.1f} points" for k, gain in zip(depths, gains, strict=True))
-    curve = Line("biases", depths, gains, notes, COLOURS["state"], radius=3, legend=False)
+    curve = Line("biases", depths, gains, notes, BIASES, radius=3, legend=False)
     shares = sorted({one.share for one in contributions.shares})
     bars = [_share_bars(contributions, share, place, len(shares)) for place, share in enumerate(shares)]
     numbers = tuple(float(n) for n in sorted({one.layer for one in contributions.shares}))
@@ -103,7 +118,7 @@ def draw_search(searches: Sequence[Found]) -> Figure:
 
 def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> Figure:
     """Draw what each amount of memory buys: the predicted gain of the best scheme that fits, and that of `chosen`."""
-    lines = [_bought("best scheme that fits", pareto.points, COLOURS["activation"], 3)]
+    lines = [_bought("best scheme that fits", pareto.points, BLACK, 3)]
     if chosen is not None:
         lines.append(_bought(f"chosen: {chosen.cost:,} bytes", (chosen,), CRIMSON, 7))
     what = f"SRAM on {pareto.target}, everything counted" if pareto.target else "analytic memory"
@@ -156,9 +171,9 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:
     biased = tuple(sorted(trained))
     above: list[Mark] = [
         _layer_bars("frozen", [1.0] * count, FROZEN, [f"{name}\nall channels" for name in names]),
-        _layer_bars("weights learn", shares, COLOURS["state"], _notes(names, (f"{y:.1%} learn" for y in shares))),
+        _layer_bars("weights", shares, COLOURS["state"], _notes(names, (f"{y:.1%} learn" for y in shares))),
         Line(
-            "bias learns", biased, (1.08,) * len(biased), ("",) * len(biased), COLOURS["gradient"], "none", radius=3.5
+            "biases", biased, (1.08,) * len(biased), ("",) * len(biased), BIASES, "none", radius=3.5
         ),
     ]  # fmt: skip
     below, under = list[Mark](), [0] * count
@@ -196,8 +211,8 @@ def _costs(trained: Mapping[int, Trained], count: int, bits: int) -> Iterator[tu
     """Yield the bytes of each layer by purpose, counted as in the paper but with the bits that weights have."""
     memories = {layer: layer_memory(one) for layer, one in trained.items()}
     parts: tuple[tuple[str, str, Callable[[AnalyticMemory], int]], ...] = (
-        ("weights in SRAM", COLOURS["state"], lambda m: _state_bytes(m.weights, bits)),
-        ("biases in SRAM", COLOURS["gradient"], lambda m: m.biases),
+        ("weights", COLOURS["state"], lambda m: _state_bytes(m.weights, bits)),
+        ("biases", BIASES, lambda m: m.biases),
         ("inputs saved, and masks", COLOURS["saved"], lambda m: m.saved + m.masks),
     )
     for what, colour, bytes_of in parts:

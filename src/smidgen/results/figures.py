@@ -17,6 +17,7 @@ COLOURS = {  # of memory, by what it holds
     "gradient": "#009e73",
     "scratch": "#9a9a9a",
 }
+BIASES = "#c0548a"  # what learns beside weights, which are state
 STREAMED, CRIMSON, FROZEN = "#f0e442", "#dc143c", "#ececec"
 GAINS = ("#c6dbef", "#8ab8dd", "#4a90c4", "#174a7e")  # by share, pale for few channels
 HARMS = ("#fcc5bf", "#f49a8f", "#dd5a4b", "#a31b12")

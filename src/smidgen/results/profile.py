@@ -291,7 +291,7 @@ def _weights(program: Program) -> set[str]:
 def _content(symbol: Symbol, prefix: str, weights: Iterable[str]) -> str:
     name = symbol.name
     if symbol.is_code:
-        return "code of the model" if name.startswith(f"{prefix}_") else "code of kernels and all else"
+        return "code of the model" if name.startswith(f"{prefix}_") else "code of kernels and start-up"
     if name in weights:
         return "weights"
     if name.startswith(f"{prefix}_const_"):

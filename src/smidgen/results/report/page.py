@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from smidgen.results.figures import BLACK, COLOURS, CRIMSON, FROZEN, GAINS, HARMS, STREAMED, Figure
+from smidgen.results.figures import BIASES, BLACK, COLOURS, CRIMSON, FROZEN, GAINS, HARMS, STREAMED, Figure
 from smidgen.results.svg import FONT, GRID, INK, Paper, svg
 
 WIDE, SLIM = Paper(960, 84, 12), Paper(400, 64, 8)  # units: what a figure is drawn on for a desk and for a phone
@@ -20,7 +20,7 @@ TONES = {
     **{colour: f"tone-{kind}" for kind, colour in COLOURS.items()},
     **{colour: f"gain-{place}" for place, colour in enumerate(GAINS)},
     **{colour: f"harm-{place}" for place, colour in enumerate(HARMS)},
-    FROZEN: "frozen", STREAMED: "streamed", CRIMSON: "bad", BLACK: "ink", INK: "ink", GRID: "line",
+    BIASES: "bias", FROZEN: "frozen", STREAMED: "streamed", CRIMSON: "bad", BLACK: "ink", INK: "ink", GRID: "line",
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Part:
-    """Some bytes of a stack, and the tone they have in every picture."""
+    """Some bytes of a stack, and the name of their colour."""
 
     name: str
     bytes: int

@@ -16,7 +16,6 @@ from smidgen.targets.boards import Board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme, Trained, layer_memory, resolve
 
-FLASH_TONES = ("activation", "state", "gradient", "saved", "scratch")
 FLASH_PARTS = 4  # named beside the rest
 
 
@@ -128,8 +127,8 @@ def memory_section(
 def _sram(profile: Profile, board: Board, budget: int | None) -> Stack:
     used = profile.sram
     parts = (
-        Part("arena", used.arena, "tone-activation"), Part("what learns", used.state, "tone-state"),
-        Part("stack", used.stack, "tone-saved"), Part("other data", used.other, "tone-scratch"),
+        Part("arena", used.arena, "part-0"), Part("what learns", used.state, "tone-state"),
+        Part("stack", used.stack, "part-1"), Part("other data", used.other, "part-2"),
     )  # fmt: skip
     return Stack(f"SRAM on {board.name}", parts, board.sram.bytes, "of SRAM", budget)
 
@@ -138,7 +137,7 @@ def _flash(profile: Profile, board: Board) -> Stack:
     largest = sorted(profile.flash.parts, key=lambda part: -part.bytes)
     named = [(part.what, part.bytes) for part in largest[:FLASH_PARTS]]
     named.append(("all else", sum(part.bytes for part in largest[FLASH_PARTS:])))
-    parts = tuple(Part(*one, f"tone-{tone}") for one, tone in zip(named, FLASH_TONES, strict=True))
+    parts = tuple(Part(*one, f"part-{place}") for place, one in enumerate(named))
     return Stack(f"Flash on {board.name}", parts, board.flash.bytes, "of flash")
 
 

@@ -106,7 +106,7 @@ def _sections(run: Trained) -> Iterator[Section]:
     board = None if run.profile is None else BOARDS[run.profile.target]
     yield quality_section(before_learning(run.program), run.learned.model, run.data)
     yield network_section(run.graph, run.scheme, run.options)
-    yield learning_section(run.learned.record, run.chosen)
+    yield learning_section(run.learned.first, run.learned.record, run.chosen)
     yield memory_section(life_cycle(run.program), run.profile, board)
     if run.profile is not None:
         yield instructions_section(run.profile)
