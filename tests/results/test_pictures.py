@@ -27,7 +27,7 @@ from smidgen.results.choices import (
     draw_scheme,
     draw_search,
 )
-from smidgen.results.figures import HARMS, Bars, Line
+from smidgen.results.figures import HARMS, Bars, Polyline
 from smidgen.results.memory import draw_arena, life_cycle
 from smidgen.results.report.page import WIDE, page_of
 from smidgen.results.svg import svg
@@ -84,7 +84,7 @@ def test_an_exact_search_is_a_line_and_the_others_are_drawn_as_they_went() -> No
     assert (list(random.x), list(random.y)) == ([1, 7, 400, 500], [10.0, 20.0, 25.0, 25.0])
     assert list(evolutionary.y)[-1] == 28.0
     assert [trace.name for trace in figure.traces] == ["exact: +30.00", "random: +25.00", "evolutionary: +28.00"]
-    assert len({trace.colour for trace in figure.traces if isinstance(trace, Line)}) == 3
+    assert len({trace.colour for trace in figure.traces if isinstance(trace, Polyline)}) == 3
     assert "131,072 bytes" in figure.title
 
 
@@ -219,6 +219,6 @@ def test_a_colour_has_one_name_in_each_legend() -> None:
         colours: dict[str, set[str]] = {}
         for trace in figure.traces:
             if trace.legend:
-                colour = trace.colour if isinstance(trace, Line) else trace.key or trace.colours[0]
+                colour = trace.colour if isinstance(trace, Polyline) else trace.key or trace.colours[0]
                 colours.setdefault(colour, set()).add(trace.name)
         assert [names for names in colours.values() if len(names) > 1] == []

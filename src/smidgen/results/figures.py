@@ -63,7 +63,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Line:
+class Polyline:
     """Points and how they are joined; `notes` are their tooltips, where not empty."""
 
     name: str
@@ -110,7 +110,7 @@ class Note:
     right: bool = True
 
 
-Trace = Bars | Line
+Trace = Bars | Polyline
 Mark = Trace | Rule | Band | Note
 
 
@@ -125,7 +125,7 @@ class Panel:
 
     @property
     def traces(self) -> tuple[Trace, ...]:
-        return tuple(mark for mark in self.marks if isinstance(mark, Bars | Line))
+        return tuple(mark for mark in self.marks if isinstance(mark, Bars | Polyline))
 
 
 @dataclass(frozen=True)

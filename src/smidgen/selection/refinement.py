@@ -65,7 +65,7 @@ Propose = Callable[[Sequence[Problem], int], Candidate | None]  # the best candi
 
 
 @dataclass(frozen=True)
-class Answer:
+class FittingCandidate:
     """A candidate that fits, the bytes it takes, and the most that any other could gain."""
 
     candidate: Candidate
@@ -81,7 +81,7 @@ class Refinement:
         self.known = {0: planner.biases(0, problems[0].bits)}
         self.plans = 1  # asked for, known or not: what is known before must not change what is found
 
-    def find(self, budget: int, propose: Propose) -> Answer:
+    def find(self, budget: int, propose: Propose) -> FittingCandidate:
         """Return the first proposal that fits."""
         if budget < self.known[0].sram:
             raise SearchError(self._too_small(budget))
@@ -95,11 +95,11 @@ class Refinement:
                 continue
             planned = self._plan(candidate)
             if planned.sram <= budget:
-                return Answer(candidate, planned)
+                return FittingCandidate(candidate, planned)
             if not self._learn(candidate.biases):
                 margin = max(margin + ALIGNMENT, planned.sram - candidate.cost)
 
-    def prove(self, budget: int, answer: Answer, promises: Sequence[Promises]) -> Answer:
+    def prove(self, budget: int, answer: FittingCandidate, promises: Sequence[Promises]) -> FittingCandidate:
         """Return the answer, or a better one, with the most that any scheme within the budget can gain."""
         most = self.plans + PROOFS
         while True:
@@ -111,7 +111,7 @@ class Refinement:
                     break
                 planned = self._plan(candidate)
                 if planned.sram <= budget:
-                    return Answer(candidate, planned, candidate.gain)
+                    return FittingCandidate(candidate, planned, candidate.gain)
             else:
                 left = search.most  # above the answer's gain only where the search was cut short
                 gain = answer.candidate.gain

@@ -27,11 +27,10 @@ from smidgen.ir import Array, Graph
 from smidgen.learning import Epoch, learned_graph
 from smidgen.learning import Tested as CourseTested
 from smidgen.pipeline import Program
-from smidgen.results.figures import BLACK, CRIMSON, Axis, Figure, Line, Note, Panel
+from smidgen.results.figures import BLACK, CRIMSON, Axis, Figure, Note, Panel, Polyline
 from smidgen.results.report.page import (
     Answer,
     Block,
-    Cell,
     Chart,
     Gallery,
     KeyNumber,
@@ -40,6 +39,7 @@ from smidgen.results.report.page import (
     Section,
     ShownSample,
     Table,
+    TableCell,
     counted,
     percent,
     render,
@@ -95,7 +95,7 @@ def _panel(name: str, title: str, points: Sequence[tuple[int, float]]) -> Panel:
         f"{f'epoch {epoch}' if epoch else 'before'}: {f'{y:.1%}' if share else f'{y:.3f}'}" for epoch, y in points
     )
     epochs, values = zip(*points, strict=True)
-    line = Line(name, epochs, values, notes, BLACK, radius=4, legend=False)
+    line = Polyline(name, epochs, values, notes, BLACK, radius=4, legend=False)
     return Panel(title, (line,), Axis("epoch"), Axis("", 0 if share else None, unit="percent" if share else "number"))
 
 
@@ -105,7 +105,7 @@ def _trials(chosen: ChosenRate) -> Panel:
     picked = tuple(CRIMSON if one.learning_rate == chosen.best else BLACK for _, _, one in tried)
     marked = (Note(rate, loss, "chosen", CRIMSON) for rate, loss, one in tried if one.learning_rate == chosen.best)
     notes = (f"{rate:g}/256, {one.steps} steps: {loss:.3f}" for rate, loss, one in tried)
-    trials = Line(
+    trials = Polyline(
         "trials", tuple(rate for rate, _, _ in tried), tuple(loss for _, loss, _ in tried), tuple(notes),
         BLACK, radius=5, dots=picked, legend=False,
     )  # fmt: skip
@@ -117,12 +117,12 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _rate(trial: RateTrial) -> Cell:
-    return Cell(f"{BATCH * trial.learning_rate:.4g}", trial.learning_rate)
+def _rate(trial: RateTrial) -> TableCell:
+    return TableCell(f"{BATCH * trial.learning_rate:.4g}", trial.learning_rate)
 
 
-def _loss(loss: float | None) -> Cell:
-    return Cell("") if loss is None else Cell(f"{loss:.4f}", loss)
+def _loss(loss: float | None) -> TableCell:
+    return TableCell("") if loss is None else TableCell(f"{loss:.4f}", loss)
 
 
 def before_learning(program: Program) -> Graph:

@@ -9,7 +9,7 @@ from smidgen.results.choices import draw_contributions, draw_pareto, draw_scheme
 from smidgen.results.inspection import LayerSummary, describe
 from smidgen.results.memory import LABELS, ArenaTensor, LayerCost, LifeCycle, draw_arena, draw_layers
 from smidgen.results.profile import NOTE, Costs, InstructionCost, Profile
-from smidgen.results.report.page import Block, Cell, Chart, Part, Section, Stack, Table, counted, rows_of
+from smidgen.results.report.page import Block, Chart, Part, Section, Stack, Table, TableCell, counted, rows_of
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.found import Pareto
 from smidgen.targets.boards import Board
@@ -38,7 +38,7 @@ def network_section(graph: Graph, scheme: Scheme, options: Options) -> Section:
     return Section("network", "What learns", intro, (chart,))
 
 
-def _layer(one: LayerSummary, trained: dict[int, Trained]) -> Iterator[Cell | str]:
+def _layer(one: LayerSummary, trained: dict[int, Trained]) -> Iterator[TableCell | str]:
     learns = trained.get(one.number) if one.number is not None else None
     yield one.name
     yield "" if one.number is None else counted(one.number)
@@ -94,8 +94,8 @@ def _bought(pareto: Pareto) -> Table:
     return Table("What memory buys", columns, rows_of(rows))
 
 
-def _points(gain: float) -> Cell:
-    return Cell(f"{100 * gain:+.2f}", gain)
+def _points(gain: float) -> TableCell:
+    return TableCell(f"{100 * gain:+.2f}", gain)
 
 
 def memory_section(
@@ -146,7 +146,7 @@ def _tensors(cycle: LifeCycle) -> Table:
     return Table("Every tensor of the arena", columns, rows_of(_tensor(one) for one in cycle.tensors))
 
 
-def _tensor(one: ArenaTensor) -> Iterator[Cell | str]:
+def _tensor(one: ArenaTensor) -> Iterator[TableCell | str]:
     yield one.name
     yield LABELS[one.kind]
     yield from (counted(number) for number in (one.bytes, one.offset, one.start, one.end - 1))
@@ -162,11 +162,9 @@ def _alive(cycle: LifeCycle) -> Table:
     return Table("Bytes alive at each node", ("Node", "Op", "Bytes"), rows)
 
 
-def _cost(one: LayerCost) -> Iterator[Cell | str]:
-    yield one.name
-    for parts in (("saved", "masks"), ("weights", "biases")):
-        for memory in (one.whole, one.trained):
-            yield counted(0 if memory is None else sum(int(getattr(memory, part)) for part in parts))
+def _cost(one: LayerCost) -> tuple[TableCell | str, ...]:
+    saved = (one.whole.activations, one.trained.activations)
+    return (one.name, *map(counted, (*saved, one.whole.parameters, one.trained.parameters)))
 
 
 def instructions_section(profile: Profile) -> Section:
@@ -192,9 +190,9 @@ def _counts(
     rows = rows_of(
         (
             cost.title, counted(cost.instructions, cost.instructions / most),
-            Cell(f"{cost.instructions / max(whole.whole, 1):.1%}", cost.instructions), counted(cost.nodes),
+            TableCell(f"{cost.instructions / max(whole.whole, 1):.1%}", cost.instructions), counted(cost.nodes),
             counted(cost.macs) if cost.macs else "",
-            Cell(f"{cost.instructions / cost.macs:.2f}", cost.instructions / cost.macs) if cost.macs else "",
+            TableCell(f"{cost.instructions / cost.macs:.2f}", cost.instructions / cost.macs) if cost.macs else "",
         )
         for cost in costs
     )  # fmt: skip
