@@ -10,7 +10,7 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
-from smidgen.memory import PeakParts, Plan, ordering, streaming
+from smidgen.memory import Memory, Plan, ordering, streaming
 from smidgen.memory.layout import Working
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import PlannedSchedule
@@ -148,25 +148,6 @@ def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Memory of a program, in bytes: SRAM for the arena, flash for constants."""
-
-    peak: int
-    lower_bound: int
-    state: int
-    constants: int
-    at_peak: PeakParts
-
-    def __str__(self) -> str:
-        return (
-            f"arena      {self.peak:>11,} bytes of SRAM; no plan of this order needs less than {self.lower_bound:,}\n"
-            f"state      {self.state:>11,} bytes of SRAM that outlive a run\n"
-            f"constants  {self.constants:>11,} bytes of flash\n"
-            f"at the peak: {self.at_peak}"
-        )
-
-
-@dataclass(frozen=True)
 class Replay:
     """Examples that a program keeps in flash to learn from again: what its frozen front made of images."""
 
@@ -199,9 +180,7 @@ class Program:
     @property
     def memory(self) -> Memory:
         """Return its bytes of SRAM and of flash."""
-        plan, sources = self.plan, self.sources
-        parts = memory.peak_parts(plan)
-        return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, parts)
+        return memory.planned_memory(self.plan, self.sources.state_bytes, self.sources.constant_bytes)
 
     def start(self) -> Device:
         """Build the program and start it on its target."""

@@ -1,12 +1,14 @@
-"""Dataclasses out of JSON: the inverse of `json.dumps(asdict(record), default=str)`."""
+"""Dataclasses as JSON and back."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from dataclasses import MISSING, fields, is_dataclass
+from contextlib import suppress
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from fractions import Fraction
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -36,6 +38,17 @@ def parse_object(text: str | bytes, *keys: str) -> dict[str, Any]:
     return plain
 
 
+def to_plain(record: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON's values: tuples are lists, fractions text, and no number is infinite."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(record), allow_nan=False, default=str))
+    return plain
+
+
+def read_record(kind: type[Record], path: Path) -> Record:
+    """Read a dataclass from a JSON file; OSError where it cannot be read, RecordError where it holds none."""
+    return from_plain(kind, parse_object(path.read_bytes()))
+
+
 def from_plain(kind: type[Record], plain: object) -> Record:
     """Return a dataclass made of JSON's values; RecordError if they are not of its fields' types.
 
@@ -57,8 +70,13 @@ def _read(kind: Any, plain: Any, at: str) -> Any:
         _check_names(made, plain, at)
         return made(**{name: _read(_bind(hints[name], bound), value, name) for name, value in plain.items()})
     if origin in (Union, UnionType):
-        (other,) = (one for one in args if one is not NoneType)
-        return None if plain is None else _read(other, plain, at)
+        *others, last = (one for one in args if one is not NoneType)
+        if plain is None and NoneType in args:
+            return None
+        for other in others:
+            with suppress(RecordError):
+                return _read(other, plain, at)
+        return _read(last, plain, at)
     if origin is tuple:
         open_ended = args[-1] is ...
         if not isinstance(plain, list) or not (open_ended or len(plain) == len(args)):

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from smidgen import cli
 from smidgen.errors import SmidgenError
-from smidgen.fitting.fitted import SchemeFound
-from smidgen.fitting.ledger import FitError, Ledger
+from smidgen.fitting import FitError
+from smidgen.fitting.fitted import ModelMade
+from smidgen.fitting.ledger import Ledger
 from smidgen.frontends.native import write_smg
 from smidgen.selection import estimate
 from smidgen.selection.contributions import Contributions, ContributionsError
@@ -22,7 +23,7 @@ from tests.support.small_network import small_network
 OURS = ("Error", "class '", "Traceback", "<")
 
 
-def told(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
     text = str(error)
     assert not any(word in text for word in OURS), text
     assert "\n" not in text
@@ -45,7 +46,7 @@ def test_contributions_that_nobody_measured_are_refused_by_what_is_wrong(was: st
     assert was in text
     with pytest.raises(ContributionsError, match="does not hold contributions") as raised:
         Contributions.from_json(text.replace(was, now), "known.json")
-    assert message in told(raised.value)
+    assert message in in_words(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_schemes_written_by_hand_are_refused_by_what_is_wrong(changed: dict[str,
         return
     with pytest.raises(SchemeError, match="is not a scheme: ") as raised:
         Scheme.from_json(json.dumps(plain))
-    assert message in told(raised.value)
+    assert message in in_words(raised.value)
 
 
 def test_an_empty_object_is_neither_contributions_nor_a_scheme(tmp_path: Path) -> None:
@@ -77,33 +78,34 @@ def test_an_empty_object_is_neither_contributions_nor_a_scheme(tmp_path: Path) -
     ):
         ended = CliRunner().invoke(cli.app, [*map(str, words)]).exception
         assert isinstance(ended, SmidgenError)
-        assert "bad.json" in told(ended)
+        assert "bad.json" in in_words(ended)
         assert "it has no '" in str(ended)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"gain": 10**400}, "gain is 1000"),
-        ({"planned_bytes": 10**400}, "planned_bytes is 1000"),
-        ({"weights": "1:1"}, "weights is '1:1', not a list"),
-        ({"proven": 1}, "proven is 1, not true or false"),
+        ({"macs": 10**400}, "macs is 1000"),
+        ({"layers": 1.5}, "layers is 1.5, not a whole number"),
+        ({"name": ["m"]}, "name is ['m'], not text"),
+        ({"quantized": 1}, "quantized is 1, not true or false"),
+        ({"pixels": {"found": "given"}}, "pixels has no 'preprocessing'"),
     ],
 )
 def test_a_ledger_with_other_types_is_refused_by_what_is_wrong(
     tmp_path: Path, changed: dict[str, object], message: str
 ) -> None:
-    result = {**asdict(SchemeFound(1, ("1:1",), 12, 9, 10, 0.5, True)), **changed}
-    stages = {"scheme": {"inputs": "x", "files": {}, "result": result}}
-    (tmp_path / "fit.json").write_text(json.dumps({"format": 2, "stages": stages, "under_way": ""}))
+    result = {**asdict(ModelMade("m", False, 3, 10, 10, None)), **changed}
+    stages = {"model": {"run": "r", "inputs": "x", "files": {}, "result": result}}
+    (tmp_path / "fit.json").write_text(json.dumps({"format": 3, "stages": stages, "under_way": ""}))
     with pytest.raises(FitError, match="is not a ledger as smidgen fit writes it: ") as raised:
-        Ledger(tmp_path).result("scheme", "x", (), SchemeFound)
-    assert message in told(raised.value)
+        Ledger(tmp_path, "r").result("model", "x", (), ModelMade)
+    assert message in in_words(raised.value)
 
 
 @pytest.mark.parametrize("changed", [{"under_way": 3}, {"stages": {"model": {"inputs": "x"}}}, {"stages": [1]}])
 def test_a_ledger_of_another_form_is_refused(tmp_path: Path, changed: dict[str, object]) -> None:
-    (tmp_path / "fit.json").write_text(json.dumps({"format": 2, "stages": {}, "under_way": "", **changed}))
+    (tmp_path / "fit.json").write_text(json.dumps({"format": 3, "stages": {}, "under_way": "", **changed}))
     with pytest.raises(FitError, match="is not a ledger as smidgen fit writes it: ") as raised:
-        Ledger(tmp_path)
-    told(raised.value)
+        Ledger(tmp_path, "r")
+    in_words(raised.value)

@@ -50,7 +50,7 @@ def test_a_profile_adds_up_and_is_exact(m7: BoardTarget) -> None:
     for costs in (spent.by_op, spent.by_node):
         assert sum(cost.instructions for cost in costs) + spent.between == spent.step
         assert sum(cost.macs for cost in costs) == sum(node.op.macs(node) for node in program.graph.nodes)
-    assert (result.plan.peak_bytes, result.exact.steps, result.exact.equal) == (program.plan.peak, 3, True)
+    assert (result.plan.peak, result.exact.steps, result.exact.equal) == (program.plan.peak, 3, True)
     shown = Console(width=120)
     with shown.capture() as text:
         shown.print(result, result.layers())
@@ -205,7 +205,7 @@ def test_the_verb_prints_one_object(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     printed = json.loads(run.stdout)
     assert set(printed) >= {"sram_bytes", "sram", "flash_bytes", "instructions", "plan", "exact"}
     assert set(printed["instructions"]) >= {"forward", "step", "by_op"}
-    assert set(printed["plan"]) == {"peak_bytes", "lower_bound_bytes", "at_peak"}
+    assert set(printed["plan"]) == {"peak", "lower_bound", "state", "constants", "overhead", "at_peak"}
     assert printed["exact"]["equal"] is True
     assert printed["streamed_input"] is True
     buffered = CliRunner().invoke(app, [*words, "--input", "buffered", "--layers"], catch_exceptions=False)

@@ -18,10 +18,11 @@ from smidgen.codegen import PORTABLE
 from smidgen.codegen.constants import roots
 from smidgen.ir import Array, Graph, Node, Type, Value, memory_read, virtual_sources
 from smidgen.memory.layout import Buffer, Plan, state_offsets
-from smidgen.memory.planner import greedy, overlapping
+from smidgen.memory.planner import overlapping
 from smidgen.pipeline import Program
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.firmware import BoardDevice, BoardTarget
+from tests.support.plans import greedy
 
 GUARD, WORD = 64, 4  # bytes on each side; bytes at the end of working memory of which some have to be written
 DECISIONS = 1000  # to place buffers that overlap

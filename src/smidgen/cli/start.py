@@ -6,9 +6,10 @@ The demonstration also learns on an emulated board, and compares the bytes with 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +89,9 @@ class Demonstration:
     board_before: float
     board_after: float
     board_equals_host: bool  # all state after the last step
+
+    def as_plain(self) -> dict[str, Any]:
+        return {**{one.name: getattr(self, one.name) for one in fields(self)}, "fitted": self.fitted.as_plain()}
 
     def __str__(self) -> str:
         return (

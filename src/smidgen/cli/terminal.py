@@ -94,7 +94,8 @@ def _broken(line: str, width: int) -> str:
 
 def as_text(result: Any) -> str:
     """Return a result as one JSON object; shares of channels are written as 1/8."""
-    return json.dumps(asdict(result), allow_nan=False, default=str)
+    plain = result.as_plain() if hasattr(result, "as_plain") else asdict(result)
+    return json.dumps(plain, allow_nan=False, default=str)
 
 
 class _Printable:

@@ -17,10 +17,10 @@ from smidgen.ops.rules import LIMITS, STEP_LIMIT
 from smidgen.ops.state import MOST_DIFFERENCE, units
 from smidgen.ops.update import BUFFER_BITS, BiasStep, DenseStep, Step, WeightStep, initial_fraction, pack, unpack
 from smidgen.simulation import sums
+from smidgen.simulation.fleet import Fleet, FleetStep
 from smidgen.simulation.forward import INPUT_MOST
 from smidgen.simulation.integers import LARGEST_STEP
 from smidgen.simulation.layout import Setting, unflatten
-from smidgen.simulation.merging import Fleet, FleetStep
 
 Summed = Callable[..., Tensor]
 

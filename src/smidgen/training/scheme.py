@@ -136,8 +136,16 @@ class AnalyticMemory:
     biases: int
 
     @property
+    def activations(self) -> int:
+        return self.saved + self.masks
+
+    @property
+    def parameters(self) -> int:
+        return self.weights + self.biases
+
+    @property
     def total(self) -> int:
-        return self.saved + self.masks + self.weights + self.biases
+        return self.activations + self.parameters
 
 
 def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
