@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from rich.console import Group
@@ -223,6 +223,11 @@ class Profile:
             NOTE,
         ]
         return Group(i.table(f"{self.model} on {self.target}", i.by_op), "", *map(Text, lines))
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what `--json` shows."""
+        plan = {"peak_bytes": self.plan.peak, "lower_bound_bytes": self.plan.lower_bound}
+        return {**asdict(self), "plan": {**plan, "at_peak": asdict(self.plan.at_peak)}}
 
     def layers(self) -> Table:
         """Show the costs node by node."""
