@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -63,10 +65,8 @@ class KeptFlash(BoardFlash):
         self.bytes[:] = np.frombuffer(data, np.uint8)
         self._path = path
         self._unsynced: int | None = None  # the block that was written to since the last sync
-        try:
+        with self._refused():
             self._file = path.open("r+b", buffering=0)
-        except OSError as error:
-            raise self._refused(error) from None
 
     def erase(self, address: int) -> int:
         self.sync()
@@ -85,10 +85,8 @@ class KeptFlash(BoardFlash):
     def sync(self) -> None:
         if self._unsynced is not None:
             self._unsynced = None
-            try:
+            with self._refused():
                 os.fsync(self._file.fileno())
-            except OSError as error:
-                raise self._refused(error) from None
 
     def close(self) -> None:
         self.sync()
@@ -96,11 +94,13 @@ class KeptFlash(BoardFlash):
 
     def _write(self, address: int, size: int) -> None:
         self._unsynced = address // BLOCK
-        try:
+        with self._refused():
             self._file.seek(address)
             self._file.write(self.bytes[address : address + size].tobytes())
-        except OSError as error:
-            raise self._refused(error) from None
 
-    def _refused(self, error: OSError) -> InputError:
-        return InputError(f"{self._path} cannot be written: {error.strerror or error}; what was saved before is in it")
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"{self._path} cannot be written: {error.strerror or error}") from None
