@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.ir import Builder, Op, Type, Value
+from smidgen.ir import Array, Builder, Op, Type, Value
 from smidgen.numerics.one_pass import MOST_SAMPLES, Sums, products
 from tests.support.case_parts import Rng
 from tests.support.training_inputs import Feed, TrainingCase, activation, case, label
@@ -46,15 +46,15 @@ def sums_feeds(classes: int, d: int) -> tuple[Feed, ...]:
 
     last: list[int] = []
 
-    def part(name: str, rng: Rng) -> np.ndarray:
+    def part(name: str, rng: Rng) -> Array:
         if name == "n":
             last[:] = [int(rng.integers(0, 2**31))]
-        found: np.ndarray = getattr(both(last[0]), name)
+        found: Array = getattr(both(last[0]), name)
         return found
 
     empty = Sums.empty(classes, d)
     types = {name: Type(getattr(empty, name).shape, "int32") for name in "nmg"}
-    return tuple(Feed(type_, lambda rng, name=name: part(name, rng)) for name, type_ in types.items())
+    return tuple(Feed(type_, partial(part, name)) for name, type_ in types.items())
 
 
 def _state(g: Builder, rng: Rng, classes: int, d: int) -> tuple[Value, ...]:
@@ -85,18 +85,16 @@ def _solving(classes: int, d: int) -> TrainingCase:
     return case(f"solve-{classes}-{d}", ops.Solve, sums_feeds(classes, d), build)
 
 
+def _sample(classes: int, rng: Rng) -> Array:
+    return np.array([rng.integers(-1, classes + 1), rng.choice([1, 1, -1])], np.int32)
+
+
 def one_pass_cases() -> Iterator[TrainingCase]:
     """Every op of one pass at every size."""
     way = Feed(Type((1,), "int32"), lambda rng: rng.choice(np.array([1, 1, -1], np.int32), 1))
     for classes, d in SIZES:
-        sample = Feed(
-            Type((2,), "int32"),
-            lambda rng, classes=classes: np.array([rng.integers(-1, classes + 1), rng.choice([1, 1, -1])], np.int32),
-        )
+        sample = Feed(Type((2,), "int32"), partial(_sample, classes))
         yield _moving(f"observe-{classes}-{d}", ops.Observe(), classes, d, activation(1, d), sample)
         yield _moving(f"merge-{classes}-{d}", ops.MergeSums(), classes, d, *sums_feeds(classes, d), way)
         yield _moving(f"forget-class-{classes}-{d}", ops.ForgetClass(), classes, d, label(classes))
         yield _solving(classes, d)
-
-
-

@@ -19,15 +19,16 @@ from smidgen.numerics.float32 import F, sum_in_order
 LARGEST = 255  # of |x|
 SQUARE = LARGEST**2
 MOST_SAMPLES = (2**31 - 1) // SQUARE  # 33,025: with one more, a sum of products might not fit 32 bits
-DONE, NO_CLASS, FULL, FEWER, EMPTY, UNSOUND = range(6)  # what an operation on sums answers; SMG_SUMS_* in C
+DONE, NO_CLASS, FULL, FEWER, EMPTY, UNSOUND, GONE = range(7)  # what an operation on sums answers; SMG_SUMS_* in C
 ONE = 1 << 16  # of a shrinkage and of a temperature, which have 16 bits after the point
 LEAST_SHRINKAGE, MOST_SHRINKAGE = 6554, 58982  # 0.1 and 0.9
+MEANS = 48  # samples a class for which its mean is half known: docs/internals/one-pass.md has the trials
 NEVER = F(-(2.0**96))  # the bias of a class without samples
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What was observed: samples, sums of features and sums of their products."""
+    """Sums over samples: their number, their features, and the products of these."""
 
     n: Array  # int32[classes + 1]
     m: Array  # int32[classes, features]
@@ -146,9 +147,13 @@ def shrinkage(d: int, freedom: int) -> int:
     return min(max(root, LEAST_SHRINKAGE), MOST_SHRINKAGE)
 
 
-def temperature(shrunk: int) -> int:
-    """Return what scores are multiplied by, in 1/65,536."""
-    return max(ONE - shrunk, LEAST_SHRINKAGE // 2)
+def temperature(shrunk: int, samples: int, classes: int) -> int:
+    """Return what scores are multiplied by, in 1/65,536: k / (k + 48) with k samples a class, at most 1 − shrinkage.
+
+    Means of few samples lie too far apart, and a covariance that had to be shrunk knows few directions.
+    """
+    by_means = samples * ONE // (samples + MEANS * classes)
+    return by_means if shrunk == ONE else min(by_means, ONE - shrunk)
 
 
 def solve(sums: Sums, scale: float, w: Array, b: Array) -> tuple[int, Array, Array]:
@@ -162,11 +167,11 @@ def solve(sums: Sums, scale: float, w: Array, b: Array) -> tuple[int, Array, Arr
     scatter, divisor, shrunk = _covariance(sums, present)
     if not _factor(scatter):
         return UNSOUND, w, b
-    seen = F(n[:-1].sum())
-    middle = m.sum(axis=0).astype(F) / seen
+    seen = int(n[:-1].sum())
+    middle = m.sum(axis=0).astype(F) / F(seen)
     away = m[present].astype(F) / n[present].astype(F)[:, None] - middle
     rows = _substitute(scatter, away.copy())
-    sharp = F(divisor) * (F(temperature(shrunk)) * F(2.0**-16))
+    sharp = F(divisor) * (F(temperature(shrunk, seen, present.size)) * F(2.0**-16))
     weights, biases = np.zeros((len(m), d), F), np.full(len(m), NEVER)
     weights[present] = rows * (sharp / F(scale))
     biases[present] = -(sum_in_order(rows * (middle + F(0.5) * away))[:, 0] * sharp)

@@ -19,7 +19,9 @@ MOST_CLASSES = 4096
 def _check_sums(what: str, n: Type, m: Type, g: Type) -> None:
     """Raise GraphError unless the types are those of sums."""
     if len(m.shape) != 2 or m.shape[0] > MOST_CLASSES or m.shape[1] > MOST_FEATURES:
-        raise GraphError(f"{what} takes sums of up to {MOST_CLASSES} classes by {MOST_FEATURES} features, not {shown(m)}")
+        raise GraphError(
+            f"{what} takes sums of up to {MOST_CLASSES} classes by {MOST_FEATURES} features, not {shown(m)}"
+        )
     classes, d = m.shape
     check_is(what, "counts", n, Type((classes + 1,), "int32"))
     check_is(what, "sums", m, Type((classes, d), "int32"))
@@ -28,7 +30,7 @@ def _check_sums(what: str, n: Type, m: Type, g: Type) -> None:
 
 @op
 class Observe(Op):
-    """Add a sample to the sums n, m and g, or take it out. Inputs: n, m, g, features, sample; the last output is a code."""
+    """Add a sample to the sums, or take it out. Inputs: n, m, g, features, sample; the last output is a code."""
 
     kernel = "smg_observe_s8"
     takes = "int32"

@@ -17,7 +17,7 @@ typedef struct {
     const int32_t *n, *m, *g;
     number *triangle, *centre, *rest; /* of working memory: the matrix, and vectors of a class */
     float *share;
-    int32_t divisor, shrunk;
+    int32_t divisor, shrunk, temperature;
 } solving;
 
 /* What the mean of a class, rounded, leaves of its sums. */
@@ -123,10 +123,10 @@ static int32_t shrinkage(int32_t d, int32_t freedom) {
     return root > SMG_MOST_SHRINKAGE ? SMG_MOST_SHRINKAGE : (int32_t)root;
 }
 
-/* What scores are multiplied by, in 1/65536. */
-static int32_t temperature(int32_t shrunk) {
-    const int32_t left = SMG_ONE - shrunk;
-    return left > SMG_LEAST_SHRINKAGE / 2 ? left : SMG_LEAST_SHRINKAGE / 2;
+/* What scores are multiplied by, in 1/65536: k / (k + 48) with k samples a class, at most 1 - shrinkage. */
+static int32_t temperature(int32_t shrunk, int32_t samples, int32_t classes) {
+    const int32_t by_means = (int32_t)((uint32_t)samples * SMG_ONE / (uint32_t)(samples + 48 * classes));
+    return shrunk == SMG_ONE || by_means < SMG_ONE - shrunk ? by_means : SMG_ONE - shrunk;
 }
 
 /* The covariance, times its divisor, shrunk towards a multiple of the identity. */
@@ -199,7 +199,7 @@ static void substitute(const solving *s, float *z) {
 
 /* A class's row, whose scores are those of its mean's distance; `middle` is the mean of all samples. */
 static void solve_class(const solving *s, const int32_t *m, int32_t n, const float *middle, float *w, float *b) {
-    const float sharp = (float)s->divisor * ((float)temperature(s->shrunk) * 1.52587890625e-05f);
+    const float sharp = (float)s->divisor * ((float)s->temperature * 1.52587890625e-05f);
     const float scaled = sharp / s->p->scale;
     float sum = 0;
     for (int32_t i = 0; i < s->p->d; i++) w[i] = (float)m[i] / (float)n - middle[i];
@@ -216,7 +216,7 @@ void smg_solve_f32(const smg_solve_f32_params *p, float *w, float *b, const int3
                    const int32_t *g, int32_t *code, void *scratch) {
     number *const triangle = scratch, *const vectors = triangle + p->d * (p->d + 1) / 2;
     float *const last = (float *)(void *)(vectors + 2 * p->d);
-    solving s = {p, n, m, g, triangle, vectors, vectors + p->d, last, 0, 0};
+    solving s = {p, n, m, g, triangle, vectors, vectors + p->d, last, 0, 0, 0};
     int32_t present = 0;
     *code = SMG_SUMS_UNSOUND;
     if (!smg_sums_hold(n, m, g, p->classes, p->d)) return;
@@ -226,6 +226,7 @@ void smg_solve_f32(const smg_solve_f32_params *p, float *w, float *b, const int3
     shrink(&s, present);
     *code = SMG_SUMS_UNSOUND;
     if (!factor(&s)) return;
+    s.temperature = temperature(s.shrunk, seen(&s), present);
     for (int32_t i = 0; i < p->d; i++) last[i] = (float)sum_of(&s, i) / (float)seen(&s);
     for (int32_t c = 0; c < p->classes; c++, w += p->d, b++) {
         if (n[c]) {

@@ -1,8 +1,8 @@
 /* What the kernels of one pass know of sums; integers wrap where sums are damaged, and never where they are sound. */
-#ifndef SMIDGEN_SUMS_H
-#define SMIDGEN_SUMS_H
+#ifndef SMIDGEN_SUMS_KERNELS_H
+#define SMIDGEN_SUMS_KERNELS_H
 
-#include "smidgen_training.h"
+#include "smidgen_sums.h"
 
 enum { SMG_LARGEST = 255, SMG_SQUARE = 255 * 255 }; /* of a feature's magnitude, and of a product's */
 
