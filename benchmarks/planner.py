@@ -16,13 +16,16 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from random import Random
 
 from rich.console import Console
 from rich.table import Table
 
 from shared import SHARED, arguments_of, report, there
-from smidgen.memory import Buffer, Plan, check_apart, greedy
+from smidgen.memory import Buffer, Plan, check_apart
 from smidgen.memory.packing import DECISIONS, Item, Packing, pack
+from smidgen.memory.packing.problem import pose
+from smidgen.memory.packing.skyline import first_fit, ordered
 
 INSTANCES = SHARED / "planner"
 
@@ -50,7 +53,8 @@ def measure(file: Path, decisions: int, seed: int, least: bool) -> Result:
     with file.open() as rows:
         items = tuple(Item(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in csv.DictReader(rows))
     buffers = tuple(Buffer(str(index), item.size, item.start, item.end) for index, item in enumerate(items))
-    by_size = greedy(buffers)
+    problem = pose(items)
+    by_size = Plan(buffers, tuple(at * problem.unit for at in first_fit(problem, ordered(problem, "size", Random(0)))))
     began = time.perf_counter()
     fast = pack(items, 0)
     between = time.perf_counter()

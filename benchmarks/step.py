@@ -46,7 +46,7 @@ from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops import Add, Conv2D, Depthwise, Mean
 from smidgen.pipeline import Program
 from smidgen.training import Options
-from smidgen.training.head import features_of, layers
+from smidgen.training.head import ending_of, layers
 from smidgen.training.published import published_for
 from smidgen.training.scheme import Trained
 
@@ -141,7 +141,7 @@ class FloatNetwork:
     def __init__(self, graph: Graph, trained: tuple[Trained, ...], head: Array) -> None:
         import torch
 
-        self._image, self._features = graph.image, features_of(graph)
+        self._image, self._features = graph.image, ending_of(graph).features
         self._head = torch.from_numpy(head.copy()), torch.zeros(len(head))
         self.learning = list(self._head)
         self._parts: list[Part | None] = [None, None]  # of each that learns, what does; None means all

@@ -53,7 +53,8 @@ def networks() -> Iterator[Graph]:
 
 def measure(graph: Graph) -> Measured:
     times = [time.process_time()]
-    streaming.choose(graph, streamed_input=True, working=WORKING)
+    segments = streaming.segments_of(graph, streamed_input=True, working=WORKING)
+    streaming.choose(graph, segments, WORKING, overlaps=True)
     times.append(time.process_time())
     layout = streaming.stream_rows(graph, streamed_input=True, working=WORKING)
     times.append(time.process_time())

@@ -136,7 +136,10 @@ def _lay_out(graph: Graph, image: Image, in_place: bool) -> PlannedSchedule:
             for one in ordering.candidates(graph, working=WORKING)
         )
         return min(plans, key=lambda layout: layout.peak)
-    schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed, overlaps=False, working=WORKING)
+    schedule = WHOLE
+    if image != "whole":
+        segments = streaming.segments_of(graph, streamed, WORKING)
+        schedule = streaming.choose(graph, segments, WORKING, overlaps=False)
     buffers = memory.buffers(graph, schedule, working=WORKING)
     return PlannedSchedule(graph, schedule, memory.packed(tuple(apart(graph, schedule, buffers))))
 

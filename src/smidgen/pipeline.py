@@ -66,8 +66,7 @@ def compile(
     memory.check(best.graph, best.plan, best.schedule, working=where.working)
     phases = None
     if one_pass and training is not None:
-        best = replace(best, graph=with_one_pass(model, training, best.graph))
-        phases = _phases(best, frugal, streamed_input, where.working)
+        best, phases = _one_pass(model, training, best, frugal, where.working)
     sources = codegen.generate(best.graph, best.plan, prefix, best.schedule, folders=where.folders, phases=phases)
     sources = replace(sources, replay_bytes=room or 0)
     if most is not None:
@@ -101,14 +100,17 @@ def _lay_out(
     return min(layouts, key=lambda layout: layout.peak)
 
 
-def _phases(best: PlannedSchedule, frugal: bool, streamed_input: bool, working: Working) -> Phases:
-    """Return the memory of one pass beside a step's, checked."""
-    assert best.graph.one_pass is not None
-    collect = best.graph.one_pass.collect  # in its own order: it ends in what observes a sample
-    rows = frugal and streaming.stream_rows(collect, streamed_input, working=working)
-    phases = lay_out_phases(best.graph, best, rows or streaming.lay_out(collect, working=working), working)
-    check_phases(best.graph, phases, working)
-    return phases
+def _one_pass(
+    model: Graph, training: Training, step: PlannedSchedule, frugal: bool, working: Working
+) -> tuple[PlannedSchedule, Phases]:
+    """Return a step that also learns in one pass, and the memory of that beside the step's, checked."""
+    graph = with_one_pass(model, training, step.graph)
+    assert graph.one_pass is not None
+    collect = graph.one_pass.collect  # in its own order: it ends in what observes a sample
+    rows = frugal and streaming.stream_rows(collect, step.schedule.streamed_input, working=working)
+    phases = lay_out_phases(graph, step, rows or streaming.lay_out(collect, working=working), working)
+    check_phases(graph, phases, working)
+    return replace(step, graph=graph), phases
 
 
 def with_classes(graph: Graph, names: tuple[str, ...]) -> Graph:

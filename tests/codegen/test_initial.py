@@ -16,6 +16,7 @@ from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import Scheme
 from tests.support.native import portable
 from tests.support.networks import CLASSES, inverted_residual
+from tests.support.plans import greedy
 
 
 def step() -> Graph:
@@ -27,7 +28,7 @@ def step() -> Graph:
 
 def begins(graph: Graph, host: Host) -> tuple[dict[str, Array], int]:
     """The state of a program that has just been started, and the bytes of its constants."""
-    sources = codegen.generate(graph, memory.greedy(memory.buffers(graph, working=portable)))
+    sources = codegen.generate(graph, greedy(memory.buffers(graph, working=portable)))
     with host.start(graph, sources) as device:
         return device.state(), sources.constant_bytes
 

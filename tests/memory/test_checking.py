@@ -10,11 +10,12 @@ import pytest
 from smidgen import ops
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, Node, QParams, Type, Value
-from smidgen.memory import Buffer, Plan, buffers, check, checking, greedy
-from smidgen.memory.grouping import stream
+from smidgen.memory import Buffer, Plan, buffers, check, checking
+from smidgen.memory.groups import stream
 from smidgen.memory.rows import Group, Schedule
 from tests.support.house import ROOT, imports
 from tests.support.native import portable
+from tests.support.plans import greedy
 
 Q = QParams.per_tensor(0.1)
 # Data, and what is given to the planner and the check alike; no rule of what is read, held, alive or how large.

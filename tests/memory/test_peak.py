@@ -20,6 +20,7 @@ from smidgen.memory import Buffer, PeakParts, Plan, peak_parts
 from tests.memory.test_streaming import grouped
 from tests.support.graphs import int8_graphs
 from tests.support.native import portable
+from tests.support.plans import greedy
 from tests.support.small_network import small_network
 from tests.support.tiers import examples
 
@@ -47,7 +48,7 @@ def check_parts(plan: Plan, found: PeakParts) -> None:
 def test_the_parts_are_what_a_painted_arena_holds_with_and_without_overlaps(graph: Graph, data: st.DataObject) -> None:
     schedule = grouped(graph, data)
     buffers = memory.buffers(graph, schedule, working=portable)
-    for plan in (memory.greedy(buffers), memory.overlapping(buffers, decisions=2000)):
+    for plan in (greedy(buffers), memory.overlapping(buffers, decisions=2000)):
         check_parts(plan, peak_parts(plan))
 
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from smidgen import ops
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, QParams, Type
-from smidgen.memory import ALIGNMENT, Buffer, Plan, buffers, check, check_apart, greedy, state_bytes, state_offsets
+from smidgen.memory import ALIGNMENT, Buffer, Plan, buffers, check, check_apart, state_bytes, state_offsets
 from tests.support.graphs import int8_graphs
 from tests.support.native import portable
+from tests.support.plans import greedy
 
 Q = QParams.per_tensor(0.1)
 

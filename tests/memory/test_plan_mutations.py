@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from experiments.chains import residual_network
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, evaluate_step
-from smidgen.memory import Buffer, Plan, buffers, check, greedy, grouping, overlapping, planner, rows, streaming
-from smidgen.memory.grouping import stream
+from smidgen.memory import Buffer, Plan, buffers, check, groups, overlapping, planner, rows, streaming
+from smidgen.memory.groups import stream
 from smidgen.memory.layout import Overlap
 from smidgen.memory.rows import Group, Schedule, streamable
 from smidgen.ops import Depthwise
@@ -32,6 +32,7 @@ from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.map_graphs import map_graphs
 from tests.support.native import portable
 from tests.support.networks import CLASSES, NETWORKS, samples
+from tests.support.plans import greedy
 from tests.support.tiers import examples
 
 Broken = tuple[Plan, Schedule]
@@ -259,12 +260,12 @@ def forgetful(node: Node) -> rows.Reading:
     return replace(right, oldest=[rows + 1 for rows in right.oldest])
 
 
-READING, HELD, DISTANCE, LIFETIMES = rows.reading, rows.Turns.held, grouping._distance, planner.lifetimes
+READING, HELD, DISTANCE, LIFETIMES = rows.reading, rows.Turns.held, groups._distance, planner.lifetimes
 RULES: dict[str, tuple[object, str, object]] = {
     "rows needed": (rows, "reading", late),
     "rows still wanted": (rows, "reading", forgetful),
     "ring sizes": (rows.Turns, "held", lambda turns, index: max(1, HELD(turns, index) - 1)),
-    "distance of an overlap": (grouping, "_distance", lambda *given: DISTANCE(*given) - 4),
+    "distance of an overlap": (groups, "_distance", lambda *given: DISTANCE(*given) - 4),
     "reach of a window": (
         Depthwise, "row_window", lambda op, node: replace(op.window(node.ins[1].type).rows, reach=1),
     ),

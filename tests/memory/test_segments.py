@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from experiments.chains import chain, residual_network
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.memory import buffers, streaming
-from smidgen.memory.grouping import stream
+from smidgen.memory.groups import stream
 from smidgen.memory.layout import loads
 from smidgen.memory.rows import Schedule
 from smidgen.memory.segments import Segments

@@ -16,7 +16,7 @@ from smidgen.codegen.writer import order_table
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.memory import ALIGNMENT, Plan, streaming
-from smidgen.memory.grouping import stream
+from smidgen.memory.groups import stream
 from smidgen.memory.rows import Group, Schedule, streamable
 from smidgen.ops import Add, AvgPool, Conv2D, MaxPool
 from smidgen.pipeline import Program
@@ -167,7 +167,8 @@ def test_a_map_that_is_read_later_is_not_grown_into() -> None:
 def test_plans_with_overlaps_are_never_worse_than_plans_without(graph: Graph) -> None:
     layout = streaming.stream_rows(graph, working=portable)
     memory.check(graph, layout.plan, layout.schedule, working=portable)
-    apart = streaming.choose(graph, overlaps=False, working=portable)
+    segments = streaming.segments_of(graph, streamed_input=False, working=portable)
+    apart = streaming.choose(graph, segments, portable, overlaps=False)
     assert layout.peak <= streaming.lay_out(graph, apart, working=portable).peak
 
 

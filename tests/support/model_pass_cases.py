@@ -12,7 +12,7 @@ from smidgen.frontends.tidy import (
     recognize,
     sink_functions,
 )
-from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
+from smidgen.ops.fusion import fuse_activations, keep_last_states, merge_pads
 from tests.support.graph_texts import Case
 
 MODEL_CASES = (

@@ -27,7 +27,7 @@ from smidgen.pipeline import Program, compile
 from smidgen.quantization import is_float, quantize_with
 from smidgen.results.profile import Profile, profile
 from smidgen.results.report import render
-from smidgen.results.report.training import Trained, report_training
+from smidgen.results.report.training import TrainingRun, report_training
 from smidgen.results.summaries import TrainingSummary
 from smidgen.selection.rates import ChosenRate, choose_rate
 from smidgen.targets import find_board
@@ -70,7 +70,7 @@ def train_(asked: verbs.Train) -> None:
         warn(_new_length(course, before, asked.resume))
     with made_folder(asked.output):
         learned = _learn(asked, program, data, course, files[2])
-        run = Trained(graph, picked, options, program, data, course, chosen, learned, asked.again(), files[:2])
+        run = TrainingRun(graph, picked, options, program, data, course, chosen, learned, asked.again(), files[:2])
         _write(run, files)
     show(_summary(run, asked.scheme or "searched", files), asked.as_json)
 
@@ -208,7 +208,7 @@ def _stamp(file: Path) -> tuple[int, int] | None:
     return (file.stat().st_ino, file.stat().st_mtime_ns) if file.exists() else None
 
 
-def _write(run: Trained, files: Files) -> None:
+def _write(run: TrainingRun, files: Files) -> None:
     """Write the model's two files and the report, measured on the board if the model learned on one."""
     for file in files[:2]:
         export_model(run.learned.model, file)
@@ -218,7 +218,7 @@ def _write(run: Trained, files: Files) -> None:
         write_whole(files[3], render(report_training(replace(run, profile=_measured(run)))).encode())
 
 
-def _measured(run: Trained) -> Profile | None:
+def _measured(run: TrainingRun) -> Profile | None:
     """Profile the program on its board; None where instructions are not counted or a step is skipped."""
     if run.program.target.name not in BOARDS:
         return None
@@ -228,7 +228,7 @@ def _measured(run: Trained) -> Profile | None:
         return None
 
 
-def _summary(run: Trained, scheme: str, files: Files) -> TrainingSummary:
+def _summary(run: TrainingRun, scheme: str, files: Files) -> TrainingSummary:
     learned = run.learned
     return TrainingSummary(
         model=learned.name,

@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, Type, Value, verify
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
-from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
+from smidgen.ops.fusion import fuse_activations, keep_last_states, merge_pads
 from smidgen.ops.weighted import Weighted
 
 Perm = tuple[int, ...]

@@ -30,7 +30,7 @@ class Builder:
 
     @staticmethod
     def before(graph: Graph) -> Builder:
-        """A builder with a graph's inputs, constants, state and updates, and none of its nodes yet."""
+        """Return a builder with a graph's inputs, constants, state and updates, and none of its nodes yet."""
         g = Builder(graph.name, graph.preprocessing, graph.classes)
         g._inputs, g._constants = list(graph.inputs), dict(graph.constants)
         g._state, g._updates = dict(graph.state), dict(graph.updates)
@@ -39,7 +39,7 @@ class Builder:
 
     @staticmethod
     def upon(graph: Graph) -> Builder:
-        """A builder that goes on where a graph ends."""
+        """Return a builder that goes on where a graph ends."""
         g = Builder.before(graph)
         for node in graph.nodes:
             g.append(node)
@@ -50,7 +50,7 @@ class Builder:
         self._names.update(v.name for v in values)
 
     def fresh(self, stem: str) -> str:
-        """`stem`, or `stem_1`, `stem_2`, … where it is taken."""
+        """Return `stem`, or `stem_1`, `stem_2`, … where it is taken."""
         name, count = stem, 0
         while name in self._names:
             count += 1
@@ -71,13 +71,13 @@ class Builder:
         return value
 
     def persistent(self, name: str, data: Array, q: QParams | None = None) -> Value:
-        """A state value with its initial data."""
+        """Add a state value with its initial data."""
         value = self.constant(name, data, q)
         self._state[value] = self._constants.pop(value)
         return value
 
     def update(self, olds: Iterable[Value], news: Iterable[Value]) -> None:
-        """State values are replaced by their successors once a run is over."""
+        """Replace state values by their successors once a run is over."""
         self._updates.update(zip(olds, news, strict=True))
 
     def data(self, value: Value) -> Array | None:
@@ -86,7 +86,7 @@ class Builder:
 
     @property
     def last(self) -> Node:
-        """The node appended last."""
+        """Return the node appended last."""
         return self._nodes[-1]
 
     def append(self, node: Node) -> None:
@@ -111,7 +111,7 @@ class Builder:
         return outs
 
     def graph(self, *outputs: Value, roles: Roles | None = None) -> Graph:
-        """The graph so far, verified; constants nobody reads are left out."""
+        """Return the graph so far, verified; constants nobody reads are left out."""
         read = {v for node in self._nodes for v in node.ins} | set(outputs)
         constants = {v: data for v, data in self._constants.items() if v in read}
         graph = Graph(

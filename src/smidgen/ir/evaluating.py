@@ -37,20 +37,15 @@ def evaluate_step(
 
     A training step that skips this sample only carries its variables on, as a prediction does.
     """
-    values = evaluate_all(graph, state, *arrays)
-    replaced = graph.variables if _skips(graph, values) else graph.updates
+    values, roles = evaluate_all(graph, state, *arrays), graph.roles
+    skips = roles is not None and roles.skips(values[roles.loss][0])
+    replaced = graph.variables if skips else graph.updates
     after = {v: values[graph.updates[v] if v in replaced else v] for v in graph.state}
     return tuple(values[v] for v in graph.outputs), after
 
 
-def _skips(graph: Graph, values: Mapping[Value, Array]) -> bool:
-    """Return whether this is a training step whose loss is too small to learn from."""
-    roles = graph.roles
-    return roles is not None and roles.skips(values[roles.loss][0])
-
-
 def evaluate_all(graph: Graph, state: Mapping[Value, Array], *arrays: Array) -> dict[Value, Array]:
-    """Every value of one run."""
+    """Return every value of one run."""
     check_inputs(graph, arrays)
     values: dict[Value, Array] = dict(zip(graph.inputs, arrays, strict=True)) | dict(graph.constants) | dict(state)
     for node in graph.nodes:

@@ -75,11 +75,11 @@ class Op:
 
     @property
     def title(self) -> str:
-        """The name in profiles and pictures."""
+        """Return the name in profiles and pictures."""
         return type(self).__name__
 
     def symbol(self, node: Node) -> str:
-        """The C function that computes this node; none where the kernel takes another dtype."""
+        """Return the C function that computes this node; none where the kernel takes another dtype."""
         return self.kernel if node.ins[0].type.dtype == self.takes else ""
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
@@ -90,7 +90,7 @@ class Op:
         return {}
 
     def donor(self, node: Node) -> int | None:
-        """The input whose memory the first output may take, where nobody reads it later."""
+        """Return the input whose memory the first output may take, where nobody reads it later."""
         if self.inplace is None or node.ins[self.inplace].type.bytes != node.outs[0].type.bytes:
             return None
         return self.inplace
@@ -100,11 +100,11 @@ class Op:
         return 0
 
     def row_window(self, node: Node) -> RowWindow:
-        """The rows of its first input that a spatial op reads for each output row."""
+        """Return the rows of its first input that a spatial op reads for each output row."""
         raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no window of rows")
 
     def macs(self, node: Node) -> int:
-        """Multiply-accumulates, for `info` and profiles."""
+        """Return the number of multiply-accumulates, for `info` and profiles."""
         return 0
 
 
@@ -136,7 +136,7 @@ class Node:
 
     @property
     def out(self) -> Value:
-        """The only output."""
+        """Return the only output."""
         (value,) = self.outs
         return value
 
@@ -155,7 +155,7 @@ class Roles:
 
     @property
     def label_kind(self) -> LabelKind:
-        """The kind of label that a step takes, which its type shows."""
+        """Return the kind of label that a step takes, which its type shows."""
         if self.label is None:
             return "nothing"
         kinds: dict[str, LabelKind] = {"float32": "vectors", "uint8": "maps"}
@@ -166,7 +166,7 @@ class Roles:
         return bool(np.float32(loss) < np.float32(self.skip_below))
 
     def after(self, became: Mapping[Value, Value]) -> Roles:
-        """The same roles where some values have become others."""
+        """Return the same roles where some values have become others."""
         return Roles(**{f.name: became.get(v := getattr(self, f.name), v) for f in fields(self)})
 
 
@@ -217,12 +217,12 @@ class Graph:
 
     @property
     def image(self) -> Value:
-        """The input for the image: the first, unless a training step has roles."""
+        """Return the input for the image: the first, unless a training step has roles."""
         return self.roles.image if self.roles else self.inputs[0]
 
     @property
     def prediction_inputs(self) -> tuple[Value, ...]:
-        """The inputs of a prediction: all, or of a training step the image alone."""
+        """Return the inputs of a prediction: all, or of a training step the image alone."""
         return (self.roles.image,) if self.roles else self.inputs
 
     @property
@@ -236,13 +236,13 @@ class Graph:
 
     @property
     def variables(self) -> tuple[Value, ...]:
-        """State that every run goes on from and replaces, one that only predicts as well."""
+        """Return the state that every run goes on from and replaces, a mere prediction as well."""
         carried = {v for node in self.nodes if node.op.carries for v in node.outs}
         return tuple(old for old, new in self.updates.items() if new in carried)
 
     @property
     def scores(self) -> Value:
-        """The output whose largest element is what a graph predicts: the first one, of a training step the logits."""
+        """Return the output whose largest element is the prediction: the first one, of a training step the logits."""
         return self.roles.logits if self.roles else self.outputs[0]
 
     def __eq__(self, other: object) -> bool:
@@ -262,7 +262,7 @@ def _same_data(a: Mapping[Value, Array], b: Mapping[Value, Array]) -> bool:
 
 
 def roles_of(graph: Graph) -> Roles:
-    """The roles in a training step; GraphError for another graph."""
+    """Return the roles in a training step; GraphError for another graph."""
     if graph.roles is None:
         raise GraphError(f"{graph.name} is not a training step; build one with build_training")
     return graph.roles
@@ -278,7 +278,7 @@ def refuse_variables(graph: Graph, what: str) -> None:
 
 
 def infer(op: Op, types: tuple[Type, ...]) -> tuple[Type, ...]:
-    """The types of an op's outputs, always as a tuple; GraphError where the op does not take inputs of these types."""
+    """Return the types of an op's outputs, always as a tuple; GraphError where it does not take such inputs."""
     try:
         outs = op.infer(*types)
     except (TypeError, ValueError, IndexError, ArithmeticError) as error:
@@ -296,6 +296,6 @@ def virtual_sources(graph: Graph) -> dict[Value, tuple[Value, ...]]:
 
 
 def memory_read(node: Node, sources: Mapping[Value, tuple[Value, ...]]) -> Iterator[Value]:
-    """The values whose memory a node reads; those of a value that has none stand for it."""
+    """Yield the values whose memory a node reads; those of a value that has none stand for it."""
     for value in () if node.op.virtual else node.ins:
         yield from sources.get(value, (value,))

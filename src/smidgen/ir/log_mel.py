@@ -40,11 +40,11 @@ class LogMel:
 
     @property
     def features(self) -> int:
-        """Numbers in a frame."""
+        """Return how many numbers a frame has."""
         return self.coefficients or self.bands
 
     def frames(self, shape: tuple[int, ...]) -> int:
-        """Frames in an input of this shape."""
+        """Return how many frames an input of this shape has."""
         return math.prod(shape) // self.features
 
     def samples(self, shape: tuple[int, ...]) -> int:
@@ -52,7 +52,7 @@ class LogMel:
         return self.window + self.hop * (self.frames(shape) - 1)
 
     def rows(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Rows of an input of this shape, and numbers in a row: frames of features, or features of frames."""
+        """Return the rows of an input of this shape, and the numbers in a row: frames of features, or the reverse."""
         frames = self.frames(shape)
         return (self.features, frames) if self.across else (frames, self.features)
 

@@ -22,12 +22,12 @@ Rule = Callable[[Builder, Node], Node | Value | None]
 
 
 def producers(graph: Graph) -> dict[Value, Node]:
-    """The node that makes each value; inputs, constants and state have none."""
+    """Return the node that makes each value; inputs, constants and state have none."""
     return {v: node for node in graph.nodes for v in node.outs}
 
 
 def readers(graph: Graph) -> dict[Value, tuple[Node, ...]]:
-    """The nodes that read each value, in order; a value nobody reads has no entry."""
+    """Return the nodes that read each value, in order; a value nobody reads has no entry."""
     found: dict[Value, list[Node]] = {}
     for node in graph.nodes:
         for value in dict.fromkeys(node.ins):
@@ -41,7 +41,7 @@ def uses(graph: Graph) -> Counter[Value]:
 
 
 def needed(graph: Graph, *values: Value) -> tuple[Node, ...]:
-    """The nodes that some values depend on, in order."""
+    """Return the nodes that some values depend on, in order."""
     wanted, kept = set(values), []
     for node in reversed(graph.nodes):
         if not wanted.isdisjoint(node.outs):
@@ -51,7 +51,7 @@ def needed(graph: Graph, *values: Value) -> tuple[Node, ...]:
 
 
 def prune(graph: Graph) -> Graph:
-    """Dead-code elimination: drop the nodes no output and no update depends on, and the constants nobody reads."""
+    """Drop the nodes no output and no update depends on, and the constants nobody reads: dead-code elimination."""
     nodes = needed(graph, *graph.outputs, *graph.updates.values())
     read = {*graph.outputs, *(v for node in nodes for v in node.ins)}
     constants = {v: data for v, data in graph.constants.items() if v in read}
@@ -85,3 +85,14 @@ def rewrite(graph: Graph, rule: Rule, absorbed: Collection[Node] = ()) -> Graph:
             made.update(instead.outs)
     g.update(graph.updates, now(graph.updates.values()))
     return g.graph(*now(graph.outputs), roles=graph.roles and graph.roles.after(became))
+
+
+def fuse(graph: Graph, join: Callable[[Node, Node], Node | None]) -> Graph:
+    """Join nodes with the one before where nobody else reads the value between; `join` gives both as one, or None."""
+    made_by, used, joined, absorbed = producers(graph), uses(graph), dict[Value, Node](), set[Node]()
+    for node in graph.nodes:
+        before = made_by.get(node.ins[0])
+        if before is not None and used[node.ins[0]] == 1 and (both := join(before, node)) is not None:
+            joined[node.out] = both
+            absorbed.add(before)
+    return rewrite(graph, lambda g, node: joined.get(node.outs[0]), absorbed)

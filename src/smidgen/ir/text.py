@@ -37,7 +37,7 @@ _ATTRIBUTE = re.compile(r" ([a-z_0-9]+)=(.*?)(?= [a-z_0-9]+=|$)")
 
 
 def print_graph(graph: Graph) -> str:
-    """The graph's text; `parse_graph(print_graph(g), g.constants | g.state)` gives g back."""
+    """Return the graph's text; `parse_graph(print_graph(g), g.constants | g.state)` gives g back."""
     lines = [f"graph {graph.name}"]
     if graph.preprocessing is not None:
         word = "sound" if isinstance(graph.preprocessing, LogMel) else "preprocessing"
@@ -59,7 +59,7 @@ def print_graph(graph: Graph) -> str:
 
 
 def _held(roles: Roles) -> Iterator[str]:
-    """Each role with its value, and the loss below which a step learns nothing, where there is one."""
+    """Yield each role with its value, and the loss below which a step learns nothing, where there is one."""
     for f in fields(roles):
         held = getattr(roles, f.name)
         if isinstance(held, Value):
@@ -83,7 +83,7 @@ def _attributes(held: Op | Preprocessing | LogMel) -> str:
 
 
 def _stated(held: Any) -> Iterator[str]:
-    """The fields of an object that are not as they are by default."""
+    """Yield the fields of an object that differ from their defaults."""
     for f in fields(held):
         value = getattr(held, f.name)
         if f.default is MISSING or value != f.default:
@@ -91,7 +91,7 @@ def _stated(held: Any) -> Iterator[str]:
 
 
 def _spelled(value: object) -> str:
-    """A literal, or a call without spaces between its arguments: they part a node's attributes."""
+    """Write a literal, or a call without spaces between its arguments: spaces separate a node's attributes."""
     return f"{type(value).__name__}({','.join(_stated(value))})" if is_dataclass(value) else repr(value)
 
 
@@ -209,7 +209,7 @@ class _TextReader:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The names of classes, a tuple of texts as Python writes it."""
+    """Read the names of classes, written as a Python tuple of strings."""
     try:
         names = ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -234,7 +234,7 @@ def _made(cls: type[Any], values: dict[str, Any]) -> Any:
 
 
 def _values(cls: type[Op] | type[Preprocessing] | type[LogMel] | type[Roles], attributes: str) -> dict[str, Any]:
-    """The fields that ` name=value` pairs set."""
+    """Read the fields that ` name=value` pairs set."""
     values = {}
     for key, text in _ATTRIBUTE.findall(attributes):
         try:
@@ -254,7 +254,7 @@ def _value(cls: type[Any], key: str, parsed: ast.expr) -> object:
 
 
 def _object(call: ast.Call, what: str, annotation: str) -> object:
-    """An attribute, or an op, of the class the field's annotation names or of one under it."""
+    """Read an attribute, or an op, of the class that the field's annotation names, or of a subclass."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     cls = {**OPS, **ATTRIBUTES}.get(name)
     if cls is None or annotation not in (base.__name__ for base in cls.__mro__):
@@ -265,7 +265,7 @@ def _object(call: ast.Call, what: str, annotation: str) -> object:
 
 
 def _literal(parsed: ast.expr, what: str, annotation: str) -> object:
-    """A Python literal of the shape the field's annotation names."""
+    """Read a Python literal of the type that the field's annotation names."""
     value: object = ast.literal_eval(parsed)
     kinds = {"int": int, "float": float, "str": str, "bool": bool}
     if annotation in kinds:
@@ -306,7 +306,7 @@ FORMAT = "1"  # raised where the same graph comes to compute other bytes
 
 
 def fingerprint(graph: Graph) -> str:
-    """SHA-256 of all that gives the bytes of its state their meaning, in hexadecimal.
+    """Return the SHA-256 of all that gives the bytes of its state their meaning, in hexadecimal.
 
     That is every node with its attributes and types, the constants with their bytes, the names, types and order of
     state, the updates, the roles and the preprocessing. What a checkpoint replaces is left out: the state a program

@@ -49,7 +49,7 @@ class QParams:
 
     @property
     def one(self) -> float:
-        """The scale of a tensor quantized as a whole."""
+        """Return the scale of a tensor quantized as a whole."""
         if len(self.scale) != 1:
             raise GraphError(f"one scale was expected, the tensor has {len(self.scale)} along axis {self.axis}")
         return self.scale[0]
@@ -73,12 +73,12 @@ class Type:
 
     @property
     def zero(self) -> int:
-        """The integer that stands for 0.0 (0 where the tensor is not quantized)."""
+        """Return the integer that stands for 0.0; 0 where the tensor is not quantized."""
         return self.q.zero if self.q else 0
 
     @property
     def scale(self) -> float:
-        """The one scale of a quantized tensor."""
+        """Return the one scale of a quantized tensor."""
         if self.q is None:
             raise GraphError(f"a quantized tensor was expected, {self.dtype}{list(self.shape)} carries no scale")
         return self.q.one

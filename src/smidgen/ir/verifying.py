@@ -61,7 +61,7 @@ def verify(graph: Graph) -> None:
 
 
 def _verify_roles(graph: Graph, roles: Roles) -> None:
-    """Each value of a training step is where its role belongs."""
+    """Check that each value of a training step is where its role belongs."""
     expected = (
         ("an input", graph.inputs, ("image", "label", "rate")),
         ("an output", graph.outputs, ("loss", "logits")),
@@ -109,7 +109,7 @@ def _verify_prediction(graph: Graph, roles: Roles) -> None:
 
 
 def _verify_preprocessing(graph: Graph) -> None:
-    """Images become maps of pixels, and each channel has its numbers; sound fills its input with whole frames."""
+    """Check that images become maps of pixels with numbers for each channel, and sound fills its input with frames."""
     stated, shape = graph.preprocessing, graph.image.type.shape if graph.inputs else ()
     if stated is None:
         return
@@ -122,7 +122,7 @@ def _verify_preprocessing(graph: Graph) -> None:
 
 
 def _verify_classes(graph: Graph) -> None:
-    """Every score has its name, where any has; one score for yes or no has two names."""
+    """Check that every score has a name, where any has; one score for yes or no has two names."""
     if not graph.classes:
         return
     if not fits_scores(graph.classes, graph.scores.type):
@@ -154,7 +154,7 @@ def _verify_virtual(graph: Graph) -> None:
 
 
 def _verify_updates(graph: Graph) -> None:
-    """A state value's successor lies in its memory: same type, produced from it, and nobody reads the old one after."""
+    """Check that a state value's successor has its type and memory, and that nobody reads the old value after."""
     replaced: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
     if not set(graph.updates) <= set(graph.state) or len(replaced) != len(graph.updates):
         raise GraphError(
@@ -188,7 +188,7 @@ def _verify_updates(graph: Graph) -> None:
 
 
 def _verify_moved(graph: Graph, node: Node) -> None:
-    """State that a kernel changes where it lies becomes that kernel's output."""
+    """Check that state which a kernel changes in place becomes that kernel's output."""
     for old, new in zip(node.ins[: node.op.moved(node)], node.outs, strict=False):
         if graph.updates.get(old) != new:
             what = f"{type(node.op).__name__} changes %{old.name} where it lies"

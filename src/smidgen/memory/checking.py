@@ -57,7 +57,7 @@ def _meant(consumed: Buffer, made: Buffer) -> bool:
 
 
 def _check_schedule(graph: Graph, schedule: Schedule) -> None:
-    """Groups follow each other, hold nodes that can run row by row, and compute each row once."""
+    """Check that groups follow each other, hold nodes that can run row by row, and compute each row once."""
     at = 0
     for group in schedule.groups:
         if not at <= group.first < group.end <= len(graph.nodes):
@@ -156,7 +156,7 @@ class _ArenaRun:
         self.total += value.type.bytes
 
     def run(self, cut: Cut | None = None) -> None:
-        """A run of the program; from a cut on, with nothing in the arena but the latent and the step's other inputs."""
+        """Run the program; from a cut on, with nothing in the arena but the latent and the step's other inputs."""
         given = self.graph.inputs[1 if cut or self.schedule.streamed_input else 0 :]
         inputs = [self._whole(value) for value in (*given, *(cut.latent if cut else ()))]
         for part in inputs:
@@ -213,7 +213,7 @@ class _ArenaRun:
             self.arena[part.low : part.high] = self.numbers[start : start + part.high - part.low]
 
     def _call(self, index: int) -> None:
-        """A node over whole tensors."""
+        """Run a node over whole tensors."""
         node = self.graph.nodes[index]
         read = [self._whole(v) for v in memory_read(node, self.sources) if v not in self.outside]
         if node.op.view:
@@ -240,7 +240,7 @@ class _ArenaRun:
     def _kernel(
         self, node: Node, read: list[_Part], written: list[_Part], working: _Part | None, in_place: _Part | None = None
     ) -> None:
-        """All a kernel touches lies apart, but for an output that takes exactly the place of an input it may take."""
+        """Check that all a kernel touches lies apart, except an output exactly in the place of an input it may take."""
         name = f"%{node.outs[0].name}"
         for part in read:
             self._read(part, name)
@@ -256,7 +256,7 @@ class _ArenaRun:
             self._write(part)
 
     def _stream(self, group: Group) -> None:
-        """Nodes that take turns, each of which computes its next row."""
+        """Run nodes that take turns, each of which computes its next row."""
         done = dict.fromkeys(range(-1, group.end - group.first), 0)
         nodes = self.graph.nodes[group.first : group.end]
         windows = [_window(node) for node in nodes]
@@ -304,7 +304,7 @@ class _Window:
 
 
 def _window(node: Node) -> _Window | None:
-    """A spatial kernel's window; None for a node that works element by element."""
+    """Return a spatial kernel's window; None for a node that works element by element."""
     if not node.op.spatial:
         return None
     params = node.op.params(node)

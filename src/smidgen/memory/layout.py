@@ -29,7 +29,7 @@ ALIGNMENT = 4  # bytes: a word, whatever a tensor's elements are
 
 
 def padded(size: int) -> int:
-    """Bytes up to where something else may begin."""
+    """Return the bytes up to where something else may begin."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -46,7 +46,7 @@ class Buffer:
 
     @property
     def padded(self) -> int:
-        """Bytes up to where the next buffer may begin."""
+        """Return the bytes up to where the next buffer may begin."""
         return padded(self.bytes)
 
 
@@ -63,30 +63,30 @@ class Plan:
 
     @property
     def peak(self) -> int:
-        """Bytes of the arena."""
+        """Return the bytes of the arena."""
         return max((offset + buffer.padded for buffer, offset in self.placed), default=0)
 
     @property
     def lower_bound(self) -> int:
-        """The most bytes alive at one node: no plan of these buffers, overlapping as they do, can use less."""
+        """Return the most bytes alive at one node: no plan of these buffers, overlapping as they do, can use less."""
         return most(self.buffers)
 
     def at_peak(self) -> tuple[Buffer, ...]:
-        """The buffers alive where most bytes are, largest first."""
+        """Return the buffers alive where most bytes are, largest first."""
         time, _ = max(loads(self.buffers), key=lambda pair: pair[1], default=(0, 0))
         return tuple(sorted((b for b in self.buffers if b.start <= time < b.end), key=lambda b: -b.bytes))
 
     def values(self) -> dict[Value, int]:
-        """The offset of every value that lies in the arena."""
+        """Return the offset of every value that lies in the arena."""
         return {value: offset for buffer, offset in self.placed for value in buffer.values}
 
     def scratch(self) -> dict[int, int]:
-        """The offset of working memory, by the index of each node that may use it."""
+        """Return the offset of working memory, by the index of each node that may use it."""
         return {i: offset for b, offset in self.placed if not b.values for i in range(b.start, b.end)}
 
 
 def shared(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int, int]]:
-    """The bytes that two buffers have in common, and the nodes [start, end) over which both are alive."""
+    """Yield the bytes that two buffers have in common, and the nodes [start, end) over which both are alive."""
     buffers = tuple(buffers)
     begun = {b.values[0]: b for b in buffers if b.values}
     for b in buffers:
@@ -97,7 +97,7 @@ def shared(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int, int]]:
 
 
 def loads(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int]]:
-    """Each node where a buffer begins, with the bytes alive there; the most are always at such a node."""
+    """Yield each node where a buffer begins, with the bytes alive there; the most are always at such a node."""
     buffers = tuple(buffers)
     change: Counter[int] = Counter()
     for b in buffers:
@@ -115,7 +115,7 @@ def loads(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int]]:
 
 
 def most(buffers: Iterable[Buffer]) -> int:
-    """The most bytes alive at one node."""
+    """Return the most bytes alive at one node."""
     return max((load for _, load in loads(buffers)), default=0)
 
 
@@ -149,10 +149,10 @@ def _bytes(values: Iterable[Value]) -> int:
 
 
 def state_bytes(graph: Graph) -> int:
-    """Bytes of the block of state."""
+    """Return the bytes of the block of state."""
     return max((at + padded(value.type.bytes) for value, at in state_offsets(graph).items()), default=0)
 
 
 def unused_state(graph: Graph) -> int:
-    """Bytes at the beginning of the block of state that nothing uses while samples are observed."""
+    """Return the bytes at the beginning of the block of state that nothing uses while samples are observed."""
     return 0 if graph.one_pass is None else state_offsets(graph)[graph.one_pass.sums[0]]

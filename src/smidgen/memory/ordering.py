@@ -27,7 +27,7 @@ def candidates(graph: Graph, *, working: Working) -> tuple[Graph, ...]:
 
 
 def reorder(graph: Graph, *, working: Working) -> Graph:
-    """An order with fewer bytes alive at the peak of some stretches and more at none; the graph itself without one."""
+    """Return an order with a lower peak in some stretches and a higher one in none; the graph itself without one."""
     stretches = [(i, min(i + STRETCH, end)) for begin, end in _parts(graph) for i in range(begin, end, STEP)]
     open_ = set(stretches)  # what has changed since it was looked at
     sizes = {id(node): working(node, False) for node in graph.nodes}  # of nodes that stay the same in any order
@@ -57,20 +57,20 @@ class _Order:
         self.loads = tuple(loads_of(graph, working=working))
 
     def peaks(self, first: int, end: int) -> tuple[int, int]:
-        """The most bytes alive in nodes [first, end), and in all others."""
+        """Return the most bytes alive in nodes [first, end), and in all others."""
         inside = max((load for i, load in self.loads if first <= i < end), default=0)
         return inside, max((load for i, load in self.loads if not first <= i < end), default=0)
 
 
 def _parts(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Nodes [begin, end) among which nodes may move: what runs before the label is read is what a prediction runs."""
+    """Yield ranges [begin, end) within which nodes may move: a prediction runs all nodes before the label is read."""
     loss = graph.prediction_end
     yield 0, loss
     yield loss + 1, len(graph.nodes)
 
 
 def _better(known: _Order, first: int, end: int) -> _Order:
-    """The graph with nodes [first, end) in a better order, if the search finds one and the plan confirms it."""
+    """Return the graph with nodes [first, end) in a better order, if the search finds one and the plan confirms it."""
     graph, (inside, outside) = known.graph, known.peaks(first, end)
     order = _Stretch(known, first, end).order(inside)
     if order is None:
@@ -135,7 +135,7 @@ class _Stretch:
         self.beside = sum(padded(v.type.bytes) for v in through)
 
     def _dependences(self, memory: Sequence[Sequence[Value]]) -> Iterator[int]:
-        """For each node the set of those it must follow, as bits; `memory` is what each reads."""
+        """Yield for each node the set of those it must follow, as bits; `memory` is what each reads."""
         maker = {v: i for i, node in enumerate(self.nodes) for v in node.outs}
         replaced = {new: old for old, new in self.graph.updates.items()}
         for index, node in enumerate(self.nodes):
@@ -166,7 +166,7 @@ class _Stretch:
         )
 
     def order(self, limit: int) -> tuple[int, ...] | None:
-        """The order found with the lowest peak, if that is below `limit`."""
+        """Return the order found with the lowest peak, if that is below `limit`."""
         made = {v for outs in self.makes for v in outs}
         inherited = {root: held for root, held in self.held.items() if root not in made}
         lasting = {root for root, held in inherited.items() if held.outlives}
@@ -184,12 +184,12 @@ class _Stretch:
         return states[0].order if states else None
 
     def _least(self, i: int, lasting: set[Value]) -> int:
-        """Bytes alive while a node runs, whatever the order."""
+        """Return the bytes alive while a node runs, whatever the order."""
         made = self.makes[i][1:] if self.nodes[i].op.donor(self.nodes[i]) is not None else self.makes[i]
         return self.beside + sum(self.held[v].bytes for v in {*lasting, *self.reads[i], *made})
 
     def _next(self, state: _State, limit: int) -> Iterator[_State]:
-        """Each node that can run now, unless that takes `limit` bytes or more."""
+        """Yield the state after each node that can run now, unless that takes `limit` bytes or more."""
         before, peak, alive, order = state
         waiting = ~before
         for i, (bit, follows, made, working, touched, donor, first) in enumerate(self.moves):

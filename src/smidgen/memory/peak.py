@@ -22,7 +22,7 @@ class Sram:
 
     @property
     def bytes(self) -> int:
-        """All of it."""
+        """Return all bytes in use."""
         return self.arena + self.state + self.other + self.stack
 
 
@@ -50,7 +50,7 @@ class PeakParts:
 
     @property
     def bytes(self) -> int:
-        """The arena's."""
+        """Return the bytes of the arena."""
         return sum(p.bytes for p in self.parts) - self.shared_bytes + self.padding_bytes + self.unused_bytes
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class PeakParts:
 
 
 def peak_parts(plan: Plan) -> PeakParts:
-    """The parts of a plan's arena where most bytes are alive."""
+    """Return the parts of a plan's arena where most bytes are alive."""
     time, load = max(loads(plan.buffers), key=lambda pair: pair[1], default=(0, 0))
     alive = plan.at_peak()
     both = sum(size for size, start, end in shared(plan.buffers) if start <= time < end)

@@ -1,11 +1,11 @@
-"""Liveness, read off the node order, and a place in the arena for every buffer: the packer's best, or largest first."""
+"""Liveness, read off the node order, and a place in the arena for every buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from smidgen.ir import Graph, Node, Value, memory_read, virtual_sources
+from smidgen.ir import Graph, Value, memory_read, virtual_sources
 from smidgen.memory.layout import Buffer, Overlap, Plan, Working, loads, most
 from smidgen.memory.packing import DECISIONS, Item, pack, pack_overlapping
 from smidgen.memory.rows import WHOLE, Schedule
@@ -14,7 +14,7 @@ Life = tuple[int, int]  # the nodes [start, end) over which memory is in use
 
 
 def roots_of(graph: Graph) -> dict[Value, Value]:
-    """For each value in the arena the one in whose memory it lies: its own, or what it is a view of.
+    """Return for each value in the arena the one in whose memory it lies: itself, or what it is a view of.
 
     Constants and state lie elsewhere, and so does what replaces state and what is a view of any of these.
     """
@@ -30,7 +30,7 @@ def roots_of(graph: Graph) -> dict[Value, Value]:
 
 
 def lifetimes(graph: Graph) -> dict[Value, Life]:
-    """By root: from the node that makes it to behind the last that reads it in any form; outputs live to the end."""
+    """Return the life of each root: from the node that makes it to behind its last reader; outputs live to the end."""
     roots, sources = roots_of(graph), virtual_sources(graph)
     lives: dict[Value, Life] = dict.fromkeys(graph.inputs, (0, 1))
     for index, node in enumerate(graph.nodes):
@@ -47,59 +47,41 @@ def buffers(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> tu
     group take turns row by row, so what one of them uses lives as long as the group.
     """
     roots = roots_of(graph)
-    lives = {root: _spanned(schedule, life) for root, life in lifetimes(graph).items()}
-    homes = _homes(graph, schedule, roots, lives)
+    lives = lifetimes(graph)
+    spans = {root: (schedule.span(start)[0], schedule.span(end - 1)[1]) for root, (start, end) in lives.items()}
+    homes = _homes(graph, schedule, roots, spans)
     used: dict[Value, list[Value]] = {}
     for value, root in roots.items():
         used.setdefault(homes[root], []).append(value)
     overlaps = {homes[roots[g.overlap.consumed]]: g.overlap for g in schedule.groups if g.overlap is not None}
-    values = tuple(_buffer(home, held, schedule, roots, lives, overlaps) for home, held in used.items())
+    ends = {home: max(spans[roots[v]][1] for v in held) for home, held in used.items()}
+    values = (
+        Buffer(home.name, schedule.bytes(home), spans[home][0], ends[home], tuple(held), overlaps.get(home))
+        for home, held in used.items()
+    )
     return (*values, *_working(graph, schedule, working))
 
 
 def loads_of(graph: Graph, *, working: Working) -> Iterator[tuple[int, int]]:
-    """The bytes alive at each node where something begins, every map whole."""
+    """Yield the bytes alive at each node where something begins, every map whole."""
     return loads(buffers(graph, working=working))
-
-
-def _spanned(schedule: Schedule, life: Life) -> Life:
-    """A life that lasts as long as the groups in which it begins and ends."""
-    return schedule.span(life[0])[0], schedule.span(life[1] - 1)[1]
 
 
 def _homes(
     graph: Graph, schedule: Schedule, roots: Mapping[Value, Value], lives: Mapping[Value, Life]
 ) -> dict[Value, Value]:
-    """For each root the one whose memory it takes: its own, or that of a donor which is done with when it begins."""
+    """Return for each root the one whose memory it takes: itself, or a donor that nobody reads any more."""
     homes = {root: root for root in roots.values()}
     for index, node in enumerate(graph.nodes):
-        donor = None if node.op.view or schedule.streams(index) else _donor(node)
-        root = None if donor is None else roots.get(donor)
+        donor = None if node.op.view or schedule.streams(index) else node.op.donor(node)
+        root = None if donor is None else roots.get(node.ins[donor])
         if root is not None and roots.get(node.outs[0]) is node.outs[0] and lives[root][1] == index + 1:
             homes[node.outs[0]] = homes[root]
     return homes
 
 
-def _donor(node: Node) -> Value | None:
-    """The input whose memory the output may take."""
-    donor = node.op.donor(node)
-    return None if donor is None else node.ins[donor]
-
-
-def _buffer(
-    home: Value,
-    held: list[Value],
-    schedule: Schedule,
-    roots: Mapping[Value, Value],
-    lives: Mapping[Value, Life],
-    overlaps: Mapping[Value, Overlap[Value]],
-) -> Buffer:
-    end = max(lives[roots[v]][1] for v in held)
-    return Buffer(home.name, schedule.bytes(home), lives[home][0], end, tuple(held), overlaps.get(home))
-
-
 def _working(graph: Graph, schedule: Schedule, working: Working) -> Iterator[Buffer]:
-    """Working memory: each node's own, or one for all that take turns in a group."""
+    """Yield working memory: each node's own, or one for all that take turns in a group."""
     sizes: dict[Life, int] = {}
     for index, node in enumerate(graph.nodes):
         span = schedule.span(index)
@@ -110,7 +92,7 @@ def _working(graph: Graph, schedule: Schedule, working: Working) -> Iterator[Buf
 
 
 def packed(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
-    """The best plan found within a number of decisions; at once where it meets the lower bound.
+    """Return the best plan found within a number of decisions; at once where it meets the lower bound.
 
     Buffers that are meant to overlap do so where that lowers the peak, and lie apart where it does not.
     """
@@ -124,7 +106,7 @@ def packed(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
 
 
 def _needed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-    """The same buffers, overlapping only where fewer bytes are alive at the peak for it: what is free packs better."""
+    """Return the buffers, overlapping only where that leaves fewer bytes alive at the peak: free ones pack better."""
     for index, buffer in enumerate(buffers):
         if buffer.overlap is not None:
             without = (*buffers[:index], replace(buffer, overlap=None), *buffers[index + 1 :])
@@ -133,7 +115,7 @@ def _needed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
 
 
 def overlapping(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
-    """The best plan found in which every buffer that is meant to lie over another does."""
+    """Return the best plan found in which every buffer that is meant to lie over another does."""
     begun = {b.values[0]: index for index, b in enumerate(buffers) if b.values}
     overlaps = tuple(
         Overlap(i, begun[b.overlap.made], b.overlap.distance) for i, b in enumerate(buffers) if b.overlap is not None
@@ -146,25 +128,5 @@ def _items(buffers: tuple[Buffer, ...]) -> tuple[Item, ...]:
 
 
 def apart(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-    """The same buffers, none of them over another."""
+    """Return the same buffers, none of them over another."""
     return tuple(replace(b, overlap=None) for b in buffers)
-
-
-def greedy(buffers: tuple[Buffer, ...]) -> Plan:
-    """The largest first, each at the lowest offset where it meets no buffer that is alive with it."""
-    buffers = apart(buffers)
-    offsets: dict[int, int] = {}
-    for index in sorted(range(len(buffers)), key=lambda i: (-buffers[i].bytes, buffers[i].start)):
-        buffer = buffers[index]
-        taken = sorted(
-            (offset, offset + buffers[other].padded)
-            for other, offset in offsets.items()
-            if buffers[other].start < buffer.end and buffer.start < buffers[other].end
-        )
-        offset = 0
-        for low, high in taken:
-            if offset + buffer.padded <= low:
-                break
-            offset = max(offset, high)
-        offsets[index] = offset
-    return Plan(buffers, tuple(offsets[index] for index in range(len(buffers))))

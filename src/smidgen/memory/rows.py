@@ -36,7 +36,7 @@ class Cut:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the latent."""
+        """Return the bytes of the latent."""
         return sum(value.type.bytes for value in self.latent)
 
 
@@ -49,7 +49,7 @@ class Schedule:
     cut: Cut | None = None
 
     def span(self, index: int) -> tuple[int, int]:
-        """The nodes [first, end) that take turns with a node; itself alone outside groups."""
+        """Return the nodes [first, end) that take turns with a node; itself alone outside groups."""
         group = next((g for g in self.groups if g.first <= index < g.end), None)
         return (index, index + 1) if group is None else (group.first, group.end)
 
@@ -58,11 +58,11 @@ class Schedule:
         return any(group.first <= index < group.end for group in self.groups)
 
     def rows(self, value: Value) -> int | None:
-        """Rows held of a value that is a ring buffer; None for one held whole."""
+        """Return the rows held of a value that is a ring buffer; None for one held whole."""
         return next((g.rings[value] for g in self.groups if value in g.rings), None)
 
     def bytes(self, value: Value) -> int:
-        """Bytes held of a value."""
+        """Return the bytes held of a value."""
         rows = self.rows(value)
         return value.type.bytes if rows is None else rows * row_bytes(value)
 
@@ -71,12 +71,12 @@ WHOLE = Schedule()  # every map as a whole
 
 
 def height(value: Value) -> int:
-    """Rows of a map."""
+    """Return how many rows a map has."""
     return value.type.shape[1]
 
 
 def row_bytes(value: Value) -> int:
-    """Bytes of a row of a map."""
+    """Return the bytes of a row of a map."""
     return value.type.bytes // height(value)
 
 
@@ -93,7 +93,7 @@ def streamable(node: Node) -> bool:
 
 
 def maps(node: Node) -> tuple[Value, ...]:
-    """The inputs a streamable node reads by rows."""
+    """Return the inputs a streamable node reads by rows."""
     if node.op.spatial:
         return node.ins[:1]
     return tuple(dict.fromkeys(v for v in node.ins if v.type.shape == node.out.type.shape))
@@ -157,11 +157,11 @@ class Turns:
             self.done[index] += 1
 
     def oldest(self, index: int) -> int | None:
-        """The oldest row of what this index makes that any reader still wants; None where there are no readers."""
+        """Return the oldest row of what this index makes that a reader still needs; None where there are no readers."""
         wanted = (self.readings[reader].oldest[self.done[reader]] for reader in self.readers[index])
         return min(wanted, default=None)
 
     def held(self, index: int) -> int:
-        """Rows held of what this index makes while it computes its next: a ring has to be as large."""
+        """Return the rows held of what this index makes while it computes its next: a ring must be as large."""
         oldest = self.oldest(index)
         return 1 if oldest is None else max(1, self.done[index] + 1 - oldest)

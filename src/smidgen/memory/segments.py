@@ -16,7 +16,7 @@ from itertools import accumulate
 import numpy as np
 
 from smidgen.ir import Array, Graph, Value
-from smidgen.memory.grouping import shared_bytes, whole_reads
+from smidgen.memory.groups import shared_bytes, whole_reads
 from smidgen.memory.layout import Overlap, Working, padded
 from smidgen.memory.planner import Life, lifetimes
 from smidgen.memory.rows import Turns, height, maps, row_bytes, streamable
@@ -81,14 +81,14 @@ class Segments:
         self._flow = cache(self._run)
 
     def _sums(self, which: int) -> list[int]:
-        """For each node: bytes of all that begins (0) before it, or is over (1) when it begins."""
+        """Return for each node the bytes of all that begins (0) before it, or is over (1) when it begins."""
         change = [0] * (len(self.nodes) + 3)
         for value, life in self.lives.items():
             change[life[which] + (1 - which)] += padded(value.type.bytes)
         return list(accumulate(change))
 
     def _least(self) -> Iterator[int]:
-        """For each end of a group, its least beginning: what a node must have whole cannot be made in its group."""
+        """Yield the least beginning for each end of a group: it cannot make what one of its nodes must have whole."""
         least = 0
         yield least
         for index in range(self.reach):
@@ -98,7 +98,7 @@ class Segments:
             yield least
 
     def estimates(self, end: int) -> Iterator[Estimate]:
-        """Every group with this end, the shortest first."""
+        """Yield every group with this end, the shortest first."""
         tails: dict[int, _Tail] = {}
         working = 0
         at = end
@@ -113,7 +113,7 @@ class Segments:
                 yield Estimate(first, end, held + padded(working), shared, tail.rings + padded(working))
 
     def _join(self, first: int, end: int, tails: dict[int, _Tail]) -> tuple[_Tail, int]:
-        """The group as a tail, and the bytes it saves by an overlap."""
+        """Return the group as a tail, and the bytes it saves by an overlap."""
         to = next((b for b in reversed(tails) if self._divides(b, first, end)), end)
         tail = tails.get(to)
         flow = self._lead(first, to, tail)
@@ -126,7 +126,7 @@ class Segments:
             rings[self.image] = flow.rings.get(self.image, 1)
         entering = self.boundaries.get(first)
         joined = _Tail(
-            sum(_ring_bytes(v, rows) for v, rows in rings.items()) + (tail.rings if tail else 0),
+            sum(padded(rows * row_bytes(v)) for v, rows in rings.items()) + (tail.rings if tail else 0),
             sum(padded(v.type.bytes) for v in rings) + (tail.whole if tail else 0),
             flow.rings.get(entering, 1) if entering else 1,
             flow.asked.get(entering, 0) if entering else 0,
@@ -140,13 +140,13 @@ class Segments:
         return start >= first and over <= end
 
     def _lead(self, first: int, to: int, tail: _Tail | None) -> _Flow:
-        """A segment led by its last node, or by the rows that what follows asks for."""
+        """Run a segment led by its last node, or by the rows that the next one asks for."""
         if tail is None:
             return self._flow(first, to, to - 1, height(self.nodes[to - 1].out))
         return self._flow(first, to, self.lives[self.boundaries[to]][0], tail.asked)
 
     def _shared(self, first: int, end: int, flow: _Flow, tail: _Tail | None) -> int:
-        """The most bytes that a map the group consumes and one it makes can have in common."""
+        """Return the most bytes that a map the group consumes and one it makes can have in common."""
         best = 0
         for source in flow.asked:
             ring = first == 0 and source == self.image
@@ -164,7 +164,7 @@ class Segments:
         return best
 
     def _run(self, first: int, end: int, lead: int, rows: int) -> _Flow:
-        """Nodes [first, end) as they run when `rows` rows of one of them are asked for, and the rest is completed."""
+        """Run nodes [first, end) up to `rows` rows of one of them, then complete the others, and note what is held."""
         nodes = self.nodes[first:end]
         made = {node.out for node in nodes}
         outer = dict.fromkeys(v for node in nodes for v in maps(node) if v not in made and v in self.lives)
@@ -194,7 +194,7 @@ class Segments:
 
 
 def _made_at(entering: Value, flow: _Flow, tail: _Tail | None) -> dict[Value, Array]:
-    """Rows of the entering map that are made at each row of the maps the group keeps."""
+    """Return the rows of the entering map that are made at each row of the maps the group keeps."""
     if tail is None:
         return {made: np.array(rows, int) for (source, made), rows in flow.made_at.items() if source == entering}
     if entering not in flow.made_after:  # it is not read by rows, so no group makes it
@@ -233,10 +233,6 @@ def _distance(consumed: Value, made: Value, oldest: Array) -> int:
     return max(0, int(ahead.max(initial=0)))
 
 
-def _ring_bytes(value: Value, rows: int) -> int:
-    return padded(rows * row_bytes(value))
-
-
 def _reach(graph: Graph, lives: Mapping[Value, Life]) -> int:
     """Return how many nodes can run row by row before the first that cannot."""
     fits = (streamable(node) and node.out in lives for node in graph.nodes)
@@ -244,7 +240,7 @@ def _reach(graph: Graph, lives: Mapping[Value, Life]) -> int:
 
 
 def _crossing(lives: Mapping[Value, Life], reach: int) -> list[list[Value]]:
-    """For each place between nodes, the maps made before it that are read after."""
+    """Return for each place between nodes the maps made before it that are read after."""
     crossing: list[list[Value]] = [[] for _ in range(reach + 1)]
     for value, (start, end) in lives.items():
         if len(value.type.shape) == 4:

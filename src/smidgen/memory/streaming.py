@@ -6,13 +6,13 @@ A step is cut so that what its frozen front makes of an image, the latent, can s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from smidgen.errors import InputError, StreamError
 from smidgen.ir import Graph, Value, memory_read, virtual_sources
 from smidgen.ir.graph import refuse_variables
 from smidgen.ir.rewriting import prune
-from smidgen.memory.grouping import stream
+from smidgen.memory.groups import stream
 from smidgen.memory.layout import Plan, Working, most
 from smidgen.memory.planner import buffers, loads_of, packed, roots_of
 from smidgen.memory.rows import WHOLE, Cut, Schedule
@@ -36,25 +36,20 @@ class PlannedSchedule:
 
 
 def lay_out(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> PlannedSchedule:
-    """The plan of a schedule."""
+    """Return the plan of a schedule."""
     return PlannedSchedule(graph, schedule, packed(buffers(graph, schedule, working=working)))
 
 
 def stream_rows(
     graph: Graph, streamed_input: bool = False, *, working: Working, where: Cut | None = None
 ) -> PlannedSchedule:
-    """The best schedule and its plan, in which maps overlap only if that lowers the peak; no group lies over a cut."""
-    segments = _segments(graph, streamed_input, working)
-    layout = lay_out(graph, _choose(graph, segments, working, overlaps=True, where=where), working=working)
-    apart = _choose(graph, segments, working, overlaps=False, where=where)
+    """Return the best schedule and its plan; maps overlap only if that lowers the peak, and no group spans a cut."""
+    segments = segments_of(graph, streamed_input, working)
+    layout = lay_out(graph, choose(graph, segments, working, overlaps=True, where=where), working=working)
+    apart = choose(graph, segments, working, overlaps=False, where=where)
     if layout.peak <= most(buffers(graph, apart, working=working)):
         return layout
     return min(layout, lay_out(graph, apart, working=working), key=lambda one: one.peak)
-
-
-def choose(graph: Graph, streamed_input: bool = False, overlaps: bool = True, *, working: Working) -> Schedule:
-    """The groups under which the fewest bytes are alive at once; no maps in each other's place if not `overlaps`."""
-    return _choose(graph, _segments(graph, streamed_input, working), working, overlaps)
 
 
 def streams_input(graph: Graph, working: Working) -> bool:
@@ -62,7 +57,8 @@ def streams_input(graph: Graph, working: Working) -> bool:
     return Segments(graph, True, working).reach > 0
 
 
-def _segments(graph: Graph, streamed_input: bool, working: Working) -> Segments:
+def segments_of(graph: Graph, streamed_input: bool, working: Working) -> Segments:
+    """Return the segments of a graph; StreamError where its image should come by rows and cannot."""
     segments = Segments(graph, streamed_input, working)
     if streamed_input and segments.reach == 0:
         what = type(graph.nodes[0].op).__name__ if graph.nodes else "nothing"
@@ -70,9 +66,10 @@ def _segments(graph: Graph, streamed_input: bool, working: Working) -> Segments:
     return segments
 
 
-def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, where: Cut | None = None) -> Schedule:
-    """The best division of the leading streamable nodes into groups and nodes on their own, by dynamic programming.
+def choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, where: Cut | None = None) -> Schedule:
+    """Return the best division of the leading streamable nodes into groups and single nodes, by dynamic programming.
 
+    Under it the fewest bytes are alive at once; without `overlaps` no map takes another's place.
     What is alive while a group runs does not depend on how other nodes run, so the best way to reach a node
     is the best way to one before it, and then a group, or that node alone.
     """
@@ -93,7 +90,8 @@ def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, 
             cost = max(peak, alive), streamed + end - group.first
             if end not in best or cost <= best[end][0]:
                 best[end] = cost, (*spans, (group.first, end))
-    rest = _behind(alone, len(graph.nodes))
+    # For each node the most bytes alive at it or later, every map whole.
+    rest = list(accumulate((alone.get(i, 0) for i in range(len(graph.nodes), -1, -1)), max))[::-1]
     ends = [end for end in best if end or not streamed_input]
     if not ends:
         raise StreamError(_read_again(graph))
@@ -101,14 +99,6 @@ def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, 
     groups = (stream(graph, first, end, streamed_input) for first, end in best[chosen][1])
     kept = (group if overlaps else replace(group, overlap=None) for group in groups if group is not None)
     return Schedule(tuple(kept), streamed_input, where)
-
-
-def _behind(alone: dict[int, int], count: int) -> list[int]:
-    """For each node the most bytes alive at it or later, every map whole."""
-    most = [0] * (count + 2)
-    for index in reversed(range(count + 1)):
-        most[index] = max(most[index + 1], alone.get(index, 0))
-    return most
 
 
 def _read_again(graph: Graph) -> str:
@@ -120,7 +110,7 @@ def _read_again(graph: Graph) -> str:
 
 
 def cut(graph: Graph, streamed_input: bool = False) -> Cut:
-    """The cut with the fewest bytes at or before the first node that reads what learns; of several, the last.
+    """Return the cut with the fewest bytes at or before the first node that reads what learns; of several, the last.
 
     Where even the first layer learns the latent is the image, which then has to lie in memory.
     """
@@ -151,7 +141,7 @@ def crossing(graph: Graph, at: int) -> tuple[Value, ...]:
 
 
 def front(graph: Graph, where: Cut) -> Graph:
-    """The graph from the image to the latent: programs with the same one understand each other's latents."""
+    """Return the graph from the image to the latent: programs with the same one understand each other's latents."""
     nodes = graph.nodes[: where.at]
     return prune(
         Graph((graph.image,), where.latent, nodes, graph.constants, graph.name, preprocessing=graph.preprocessing)
@@ -159,7 +149,7 @@ def front(graph: Graph, where: Cut) -> Graph:
 
 
 def _first_learned(graph: Graph) -> int:
-    """The first node that computes with state."""
+    """Return the first node that computes with state."""
     sources = virtual_sources(graph)
     for index, node in enumerate(graph.nodes):
         if not node.op.view and any(v in graph.state for v in memory_read(node, sources)):

@@ -16,6 +16,7 @@ from smidgen.numerics.int8 import (
     quantize_multipliers,
     quantize_single,
     round_half_away,
+    rounded,
     scale_double,
     to_int8,
 )
@@ -23,5 +24,5 @@ from smidgen.numerics.int8 import (
 __all__ = [
     "ACTIVATIONS", "INT8_MAX", "INT8_MIN", "INT32_MAX", "activated", "activation_limits", "activation_range",
     "check_activation", "dequantize", "multiply", "quantize", "quantize_multiplier", "quantize_multipliers",
-    "quantize_single", "round_half_away", "scale_double", "to_int8",
+    "quantize_single", "round_half_away", "rounded", "scale_double", "to_int8",
 ]  # fmt: skip

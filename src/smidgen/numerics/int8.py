@@ -8,6 +8,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, QParams, Type
+from smidgen.numerics.fixed_point import INT32, shift_right
 
 INT8_MIN, INT8_MAX = -128, 127
 INT32_MAX = 2**31 - 1
@@ -21,12 +22,19 @@ _REAL_RANGE = {
 
 
 def round_half_away(x: float) -> int:
-    """C's round(): halves go away from zero."""
+    """Round as C does: halves go away from zero."""
     return math.floor(abs(x) + 0.5) * (1 if x >= 0 else -1)
 
 
+def rounded(x: Array) -> Array:
+    """Return real numbers as whole ones, halves away from zero."""
+    whole = np.trunc(x)
+    result: Array = whole + (x - whole >= 0.5) - (x - whole <= -0.5)
+    return result
+
+
 def quantize_multiplier(real: float) -> tuple[int, int]:
-    """real ≈ m · 2^(shift − 31) with m in [2^30, 2^31), or (0, 0) where it is too small to matter."""
+    """Return m and shift with real ≈ m · 2^(shift − 31), m in [2^30, 2^31); (0, 0) where it is too small to matter."""
     if real == 0.0:
         return 0, 0
     if not real <= INT32_MAX:
@@ -39,7 +47,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
 
 
 def quantize_single(*factors: float, over: float) -> tuple[int, int]:
-    """The multiplier of a quotient that TFLite computes in float32."""
+    """Return the multiplier of a quotient that TFLite computes in float32."""
     with np.errstate(over="ignore", under="ignore"):
         product = np.float32(factors[0])
         for factor in factors[1:]:
@@ -48,31 +56,22 @@ def quantize_single(*factors: float, over: float) -> tuple[int, int]:
 
 
 def quantize_multipliers(reals: Array) -> tuple[Array, Array]:
-    """Multipliers of an array of factors, as int32, and their shifts, as int8."""
+    """Return the multipliers of an array of factors, as int32, and their shifts, as int8."""
     pairs = [quantize_multiplier(float(r)) for r in reals]
     return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int8)
 
 
 def multiply(x: Array, multiplier: Array | int, shift: Array | int) -> Array:
-    """round(x · multiplier · 2^(shift − 31)) as TFLite rounds it: a doubling high half, then a rounding shift."""
+    """Return x · multiplier · 2^(shift − 31) as TFLite rounds it: a doubling high half, then a rounding shift."""
     shift = np.asarray(shift, np.int64)
     wide = np.asarray(x, np.int64) << np.maximum(shift, 0)
-    product = wide.astype(np.int32).astype(np.int64) * np.asarray(multiplier, np.int64)
-    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
-    high = np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31))
-    right = np.maximum(-shift, 0)
-    mask = (np.int64(1) << right) - 1
-    threshold = (mask >> 1) + (high < 0)
-    result: Array = (high >> right) + ((high & mask) > threshold)
-    return result
+    return shift_right(INT32.product(wide.astype(np.int32), multiplier), np.maximum(-shift, 0))
 
 
 def scale_double(x: Array, factor: Array) -> Array:
-    """round(x · factor) in double, halves away from zero; kept within int32 by a wide margin."""
+    """Return x · factor rounded in double, halves away from zero; kept within int32 by a wide margin."""
     product = np.clip(x.astype(np.float64) * factor, -1e9, 1e9)
-    whole = np.trunc(product)
-    result: Array = (whole + (product - whole >= 0.5) - (product - whole <= -0.5)).astype(np.int64)
-    return result
+    return rounded(product).astype(np.int64)
 
 
 def activated(x: Array, activation: str, y: Type) -> Array:
@@ -84,7 +83,7 @@ def activated(x: Array, activation: str, y: Type) -> Array:
 
 
 def activation_range(activation: str, type: Type) -> tuple[int, int]:
-    """The int8 limits of a fused activation on a tensor of this type."""
+    """Return the int8 limits of a fused activation on a tensor of this type."""
     low, high = _REAL_RANGE[activation]
     scale, zero = np.float32(type.scale), type.zero
 
@@ -107,7 +106,7 @@ def check_activation(activation: str) -> None:
 
 
 def activation_limits(activation: str) -> tuple[float, float]:
-    """The limits of an activation on real numbers."""
+    """Return the limits of an activation on real numbers."""
     return _REAL_RANGE[activation]
 
 
@@ -118,15 +117,13 @@ def to_int8(x: Array, zero: int, lo: int = INT8_MIN, hi: int = INT8_MAX) -> Arra
 
 
 def quantize(x: Array, q: QParams) -> Array:
-    """float32 → int8, halves away from zero, computed in float32 as TFLite does."""
+    """Turn float32 into int8, halves away from zero, computed in float32 as TFLite does."""
     with np.errstate(over="ignore"):
         y = np.clip(np.asarray(x, np.float32) / np.float32(q.one), -1e6, 1e6)
-    whole = np.floor(np.abs(y))
-    rounded = np.copysign(whole + (np.abs(y) - whole >= 0.5), y)
-    return to_int8(rounded.astype(np.int64), q.zero)
+    return to_int8(rounded(y).astype(np.int64), q.zero)
 
 
 def dequantize(x: Array, q: QParams) -> Array:
-    """int8 → float32: the product is taken in double and rounded once."""
+    """Turn int8 into float32: the product is taken in double and rounded once."""
     result: Array = (float(q.one) * (x.astype(np.int64) - q.zero)).astype(np.float32)
     return result

@@ -48,7 +48,7 @@ class Scaling:
 
 @cache
 def log_mel_tables(spec: LogMel) -> LogMelTables:
-    """The tables of a front end."""
+    """Return the tables of a front end."""
     angles = 2 * np.pi * np.arange(spec.window // 2 + 1) / spec.window
     turns = -2 * np.pi * np.arange(spec.size // 2) / spec.size
     weights = np.minimum(_rounded(triangles(spec), WEIGHT_BITS), 2**WEIGHT_BITS - 1)
@@ -107,7 +107,7 @@ def scaling(spec: LogMel, type: Type) -> Scaling:
 
 
 def log_mel(samples: Array, spec: LogMel, type: Type) -> Array:
-    """int16 samples, as many as the input is made of, as a model's input; int8, or float32 where it takes that."""
+    """Turn int16 samples, as many as the input is made of, into a model's input of int8, or of float32."""
     frames = np.lib.stride_tricks.sliding_window_view(samples, spec.window)[:: spec.hop]
     sums = feature_sums(frames, spec)
     if type.dtype == "float32":
@@ -120,7 +120,7 @@ def log_mel(samples: Array, spec: LogMel, type: Type) -> Array:
 
 
 def feature_sums(frames: Array, spec: LogMel) -> Array:
-    """Windows of int16 samples → features, as integers that count `unit`s: [frames, features]."""
+    """Turn windows of int16 samples into features, integers that count `unit`s: [frames, features]."""
     tables = log_mel_tables(spec)
     windowed, right = _windowed(frames, tables, spec.size)
     bands = _band_sums(_magnitudes(windowed, tables.turns), tables)
@@ -130,7 +130,7 @@ def feature_sums(frames: Array, spec: LogMel) -> Array:
 
 
 def _windowed(frames: Array, tables: LogMelTables, size: int) -> tuple[Array, Array]:
-    """Windows under the Hann curve, each halved so often that its magnitudes add up to at most ROOM bits."""
+    """Weight windows by the Hann curve, each halved until its magnitudes add up to at most ROOM bits."""
     place = np.arange(frames.shape[1])
     weighted = frames.astype(np.int64) * tables.hann[np.minimum(place, place.size - place)]
     right = np.maximum(_bits(np.abs(weighted).sum(axis=1, keepdims=True)) - ROOM, 0)
@@ -139,7 +139,7 @@ def _windowed(frames: Array, tables: LogMelTables, size: int) -> tuple[Array, Ar
 
 
 def _magnitudes(x: Array, turns: Array) -> Array:
-    """Twice the magnitudes of the Fourier transform of real numbers, without its first and last bin: [frames, bins].
+    """Return twice the magnitudes of the Fourier transform, without its first and last bin: [frames, bins].
 
     Even and odd samples are transformed as the two parts of complex numbers, and then separated.
     """
@@ -156,7 +156,7 @@ def _magnitudes(x: Array, turns: Array) -> Array:
 
 
 def _transform(re: Array, im: Array, turns: Array) -> tuple[Array, Array]:
-    """Radix 2, decimation in time: pairs, then fours, then eights, every product rounded to an integer."""
+    """Transform by radix 2, decimation in time: pairs, then fours, then eights, every product rounded."""
     count, n = re.shape
     order = _reversed_bits(n)
     re, im = re[:, order], im[:, order]
@@ -185,7 +185,7 @@ def _turned(re: Array, im: Array, turns: Array) -> tuple[Array, Array]:
 
 
 def _root(power: Array) -> Array:
-    """The square root, of the 31 or 32 upper bits: the lower bits are dropped."""
+    """Return the square root, of the 31 or 32 upper bits: the lower bits are dropped."""
     shift = np.maximum(_bits(power) - 31, 0) // 2
     root = np.sqrt((power >> (2 * shift)).astype(np.float64)).astype(np.int64)  # exact below 2^52
     rooted: Array = root << shift
@@ -199,7 +199,7 @@ def _band_sums(magnitudes: Array, tables: LogMelTables) -> Array:
 
 
 def _log2(x: Array, table: Array) -> Array:
-    """log2 of positive integers, linear between the table's points."""
+    """Return log2 of positive integers, linear between the table's points."""
     top = _bits(x) - 1
     fraction = (x << (62 - top)) & (2**62 - 1)
     index = fraction >> (62 - SEGMENTS.bit_length() + 1)

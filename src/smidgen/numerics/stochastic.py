@@ -25,7 +25,7 @@ MAX_RAISE, MOST_RAISED = 10, 1 << 20  # where a gradient is shifted up: by how m
 
 
 def mix(x: Array) -> Array:
-    """A bijection of uint32 that scatters every input bit over all output bits."""
+    """Scatter every input bit over all output bits: a bijection of uint32."""
     x = x ^ (x >> np.uint32(16))
     x = x * np.uint32(0x7FEB352D)
     x = x ^ (x >> np.uint32(15))
@@ -39,34 +39,34 @@ def _mix_one(x: int) -> int:
 
 
 def stream_key(step_state: Array, stream: int) -> int:
-    """The key of one tensor's random bits in this step."""
+    """Return the key of one tensor's random bits in this step."""
     return _mix_one(_mix_one(int(step_state[STEP]) + _mix_one(int(step_state[SEED]))) + stream)
 
 
 def random_words(key: int, count: int) -> Array:
-    """The first `count` 32-bit words of a stream."""
+    """Return the first `count` 32-bit words of a stream."""
     words: Array = mix(np.arange(count, dtype=np.uint32) * np.uint32(GOLDEN) + np.uint32(key))
     return words
 
 
 def random_bytes(key: int, count: int) -> Array:
-    """The first `count` bytes of a stream, four to a word, lowest first."""
+    """Return the first `count` bytes of a stream, four to a word, lowest first."""
     octets: Array = random_words(key, (count + 3) // 4).astype("<u4").view(np.uint8)[:count]
     return octets
 
 
 def limit_level(level: int) -> int:
-    """A level within what levels can be, whatever a restored state held."""
+    """Limit a level to what levels can be, whatever a restored state held."""
     return min(max(level, -LEVEL_LIMIT), LEVEL_LIMIT)
 
 
 def exponent(step_state: Array, slot: int) -> int:
-    """The power of two of a gradient tensor in this step."""
+    """Return the power of two of a gradient tensor in this step."""
     return exponent_of(limit_level(int(step_state[FIRST_LEVEL + slot])))
 
 
 def exponent_of(level: int) -> int:
-    """Seven bits below the least power of two above the level: int8's largest magnitude just reaches it."""
+    """Return the exponent with which int8's largest magnitude just reaches the power of two above the level."""
     return ((level + (1 << LEVEL_BITS) - 1) >> LEVEL_BITS) - 7
 
 
@@ -76,13 +76,13 @@ def due(step_state: Array, every: int) -> bool:
 
 
 def level_of(maximum: float) -> int:
-    """The level under which a tensor with this largest magnitude just fits."""
+    """Return the level under which a tensor with this largest magnitude just fits."""
     log = np.log2(max(maximum, 2.0**-50))
     return int(np.clip(np.ceil(log * (1 << LEVEL_BITS)), -LEVEL_LIMIT, LEVEL_LIMIT))
 
 
 def next_level(level: int, peak_bits: int) -> int:
-    """The next level: up at once where the tensor was larger, slowly down where it was not."""
+    """Return the next level: up at once where the tensor was larger, slowly down where it was not."""
     level, peak_bits = limit_level(level), peak_bits & MASK32
     if peak_bits == 0:
         return limit_level(level - DECAY_OF_NOTHING)
@@ -90,34 +90,34 @@ def next_level(level: int, peak_bits: int) -> int:
 
 
 def mantissas(reals: Array) -> tuple[Array, Array]:
-    """real ≈ m · 2^(e − 31) with m in [2^30, 2^31) and e limited to an int8; (0, 0) for zero."""
+    """Return m and e with real ≈ m · 2^(e − 31), m in [2^30, 2^31) and e limited to an int8; (0, 0) for zero."""
     fraction, exponent_ = np.frexp(np.asarray(reals, np.float64))
     m = np.minimum(np.floor(fraction * 2.0**31 + 0.5), 2.0**31 - 1)
     return m.astype(np.int32), np.clip(exponent_, -128, 127).astype(np.int8)
 
 
 def shared_mantissas(reals: Array) -> tuple[Array, int]:
-    """real ≈ m · 2^(e − 31) with one e for all: the largest m lies in [2^30, 2^31), much smaller reals become 0."""
+    """Return m and e with real ≈ m · 2^(e − 31) and one e for all; the largest m lies in [2^30, 2^31)."""
     _, exponent_ = np.frexp(np.max(reals))
     m = np.minimum(np.floor(np.ldexp(np.asarray(reals, np.float64), 31 - exponent_) + 0.5), 2.0**31 - 1)
     return m.astype(np.int32), int(exponent_)
 
 
 def high_product(x: Array, multiplier: Array | int) -> Array:
-    """round(x · multiplier / 2^31), halves up."""
+    """Return round(x · multiplier / 2^31), halves up."""
     product: Array = np.asarray(x, np.int64) * np.asarray(multiplier, np.int64)
     return (product + (1 << 30)) >> 31
 
 
 def lift(bound: int, what: str) -> int:
-    """Bits by which sums up to `bound` can be raised and stay below 2^30."""
+    """Return the bits by which sums up to `bound` can be raised and stay below 2^30."""
     if bound >= 1 << 31:
         raise GraphError(f"{what} adds up to {bound:,}, which does not fit 32 bits; train smaller maps")
     return max(0, 30 - bound.bit_length())
 
 
 def round_gradient(v: Array, t: int, key: int) -> tuple[Array, int]:
-    """v / 2^t rounded at random to int8, saturated; and the bits that occur in it before saturation."""
+    """Round v / 2^t at random to int8, saturated; also return the bits that occur before saturation."""
     if t < 0:
         v = np.clip(v, -MOST_RAISED, MOST_RAISED) << min(-t, MAX_RAISE)
     v = v >> min(max(t - MAX_SHIFT, 0), 31)
@@ -130,7 +130,7 @@ def round_gradient(v: Array, t: int, key: int) -> tuple[Array, int]:
 
 
 def round_update(v: Array, t: Array, key: int) -> Array:
-    """v / 2^t rounded at random with 32 bits per element, saturated to ±2^30."""
+    """Round v / 2^t at random with 32 bits per element, saturated to ±2^30."""
     deep = np.clip(t - 31, 0, 31)
     raised = np.clip(v, -(1 << 30), 1 << 30) << np.clip(-t, 0, 30)
     v = np.where(t < 0, raised, v >> deep)

@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Params, Type, Value, op
-from smidgen.ops.checking import check_map, check_rank
+from smidgen.ops.checks import check_map, check_rank
 from smidgen.ops.gradient import ChannelSum, GradOp, requantize_grad
 from smidgen.ops.weighted import (
     Channels,
@@ -111,7 +111,7 @@ class Depthwise(Windowed):
         return window_grads(g, node, dy, DepthwiseGradInput(multiplier=multiplier), DepthwiseGradWeight())
 
     def donor(self, node: Node) -> int | None:
-        """Channels do not meet: kernels set some of the input aside, and put as many of the output in their place."""
+        """Return the input: channels do not meet, so kernels set some aside and write the output in their place."""
         return 0 if same_map(node) else None
 
 
@@ -128,14 +128,14 @@ class WindowGrad(Sliding, GradOp):
         return self.over(w.shape[1:3])
 
     def check_window(self, shape: tuple[int, ...], dy: Type, w: Type) -> tuple[int, ...]:
-        """The shape, unless this geometry makes another map of it than dy is one of."""
+        """Return the shape of x; GraphError where a window of this geometry does not make a map like dy of it."""
         check_map(type(self).__name__, dy)
         if self.window(w).output(Type(shape), type(self).__name__) != dy.shape[1:3]:
             raise GraphError(f"{type(self).__name__} of {list(shape)} does not fit the gradient {list(dy.shape)}")
         return shape
 
     def sizes(self, node: Node) -> Params:
-        """Named as in the forward kernel: x is the map whose gradient is computed, y the one it came from."""
+        """Return sizes as the forward kernel names them: x has the shape of dx, y that of dy."""
         return self.window(node.ins[1].type).params(node.outs[0].type, node.ins[0].type)
 
     def macs(self, node: Node) -> int:
@@ -204,7 +204,7 @@ class DepthwiseGradInput(WindowGrad):
         return 127 * 128 * kh * kw * self.multiplier
 
     def donor(self, node: Node) -> int | None:
-        """Channels do not meet: kernels set some of dy aside, and put as many of dx in their place."""
+        """Return dy: channels do not meet, so kernels set some of them aside and write dx in their place."""
         return 0 if same_map(node) else None
 
 
@@ -219,7 +219,7 @@ class WindowWeightGrad(Sliding, WeightGrad):
         return self.over(self.size)
 
     def sizes(self, node: Node) -> Params:
-        """Named as in the forward kernel."""
+        """Return sizes as the forward kernel names them."""
         return self.window.params(node.ins[0].type, node.ins[1].type)
 
 
@@ -246,7 +246,7 @@ class ConvGradWeight(WindowWeightGrad):
     fused_kernel = "smg_conv2d_weight_step"
 
     def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None]:
-        """Those channels of every group of x."""
+        """Return those channels of every group of x."""
         wide = x.shape[3] // self.groups
         return tuple(first + c for first in range(0, x.shape[3], wide) for c in wanted), None
 
@@ -279,7 +279,7 @@ class DepthwiseGradWeight(WindowWeightGrad):
     axis = 3
 
     def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None]:
-        """Those channels of dy, and of x the ones they come from."""
+        """Return those channels of dy, and of x the ones they come from."""
         times = dy.shape[3] // x.shape[3]
         return tuple(c // times for c in wanted), wanted
 

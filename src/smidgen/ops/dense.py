@@ -7,7 +7,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Params, Type, Value, op
-from smidgen.ops.checking import check_rank
+from smidgen.ops.checks import check_rank
 from smidgen.ops.gradient import ChannelSum, GradOp, requantize_grad
 from smidgen.ops.weighted import Weighted, WeightGrad, check_weighted, factors, narrow, wide
 
@@ -15,7 +15,7 @@ LANES = 8  # partial sums of a float32 dot product; SMG_LANES in C
 
 
 def dot_f32(x: Array, w: Array) -> Array:
-    """x · wᵀ in float32 in one fixed order: lane i sums every eighth product, then the lanes fold in halves."""
+    """Return x · wᵀ in float32 in one fixed order: lane i sums every eighth product, then the lanes fold in halves."""
     width = -(-x.shape[1] // LANES) * LANES
     a, b = (np.pad(m, ((0, 0), (0, width - m.shape[1]))).reshape(m.shape[0], -1, LANES) for m in (x, w))
     lanes = np.zeros((x.shape[0], w.shape[0], LANES), np.float32)
@@ -49,7 +49,7 @@ class Dense(Weighted):
         return Type((x.shape[0], w.shape[0]), x.dtype)
 
     def scaling(self, node: Node) -> Array:
-        """s_x·s_w / s_y of each output: here, and here alone, TFLite's reference kernel multiplies in double."""
+        """Return s_x·s_w / s_y of each output: here, and here alone, TFLite's reference kernel multiplies in double."""
         x, w, y = node.ins[0].type, node.ins[1].type, node.out.type
         assert w.q is not None
         return np.broadcast_to(x.scale * np.array(w.q.scale, np.float64) / y.scale, (y.shape[1],))

@@ -10,14 +10,14 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.checking import check_dtypes, check_repeats, check_shape
+from smidgen.ops.checks import check_dtypes, check_repeats, check_shape
 from smidgen.ops.gradient import GradOp, RequantizeGrad, mask_bytes, requantize_grad
 
 ADD_SHIFT = 20  # headroom bits TFLite gives the sum of two int8 tensors
 
 
 def check_quantized(what: str, *types: Type) -> None:
-    """All int8 and per-tensor quantized, or all float32."""
+    """Raise GraphError unless all are int8 with one scale per tensor, or all are float32."""
     if all(t.dtype == "float32" for t in types):
         return
     if any(t.dtype != "int8" or t.q is None or t.q.axis is not None for t in types):
@@ -26,13 +26,13 @@ def check_quantized(what: str, *types: Type) -> None:
 
 
 def check_pair(what: str, a: Type, b: Type) -> None:
-    """b has a's shape, or repeats along a's leading dimensions."""
+    """Raise GraphError unless b has a's shape, or repeats along a's leading dimensions."""
     check_quantized(what, a, b)
     check_repeats(what, a, b)
 
 
 def ratio(*types: Type, over: Type) -> tuple[float, ...]:
-    """The factor of a gradient through a requantization: a product of scales over the output's; none in float32."""
+    """Return a gradient's factor through a requantization, a product of scales over the output's; none in float32."""
     if over.q is None:
         return ()
     product = 1.0
@@ -42,7 +42,7 @@ def ratio(*types: Type, over: Type) -> tuple[float, ...]:
 
 
 def repeat_grad(g: Builder, b: Value, d: Value) -> Value:
-    """A gradient of b's shape from one of the shape it repeated along."""
+    """Emit a gradient of b's shape from one of the shape that b repeats along."""
     return d if d.type.shape == b.type.shape else g.emit(RepeatGrad(repeated=b.type.shape), d)
 
 
@@ -324,7 +324,7 @@ class Maximum(Op):
         return larger
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        """Each element's gradient goes to the operand it was taken from, to a where both are equal."""
+        """Pass each element's gradient to the operand it was taken from, to a where both are equal."""
         a, b = node.ins
         da, db = (g.emit(RequantizeGrad(masked=True), dy, g.emit(Compare(less), a, b)) for less in (False, True))
         return da, repeat_grad(g, b, db)

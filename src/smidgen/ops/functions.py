@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Type
-from smidgen.numerics.int16 import INT16_MAX, INT16_MIN, half_mul, saturate, shift_right
+from smidgen.numerics.fixed_point import INT16, shift_right
 
 Real = NDArray[np.float64]
 Formula = Callable[[Real, float, float], Real]
@@ -51,7 +51,7 @@ def _softplus(x: Real) -> Real:
 
 
 def _normal(x: Real) -> Real:
-    """The standard normal distribution's cumulative probability."""
+    """Return the standard normal distribution's cumulative probability."""
     y: Real = 0.5 + 0.5 * _erf(x / math.sqrt(2))
     return y
 
@@ -69,7 +69,7 @@ def _elu_slope(x: Real, alpha: float) -> Real:
 
 
 def _inside(x: Real, low: float, high: float) -> Real:
-    """One strictly between the limits, zero elsewhere."""
+    """Return 1 strictly between the limits, 0 elsewhere."""
     inside: Real = ((x > low) & (x < high)).astype(np.float64)
     return inside
 
@@ -94,7 +94,7 @@ def _power(x: Real, exponent: float) -> Real:
 
 
 def _power_slope(x: Real, exponent: float) -> Real:
-    """None where the base had to be changed."""
+    """Return the slope, 0 where the base had to be changed."""
     base = _base(x, exponent)
     return np.where(base == x, exponent * base ** (exponent - 1) if exponent else 0.0, 0.0)
 
@@ -154,27 +154,25 @@ HIRES_BITS = 7  # by which hard-swish moves int8 into the upper half of 16 bits
 
 
 def _single(function: Callable[[Array], Array]) -> Table:
-    """A table computed in float32, halves away from zero."""
+    """Return a function's table, computed in float32, halves away from zero."""
 
     def table(x: Type, y: Type, alpha: float) -> Array:
         with np.errstate(over="ignore"):
             real = np.float32(x.scale) * (EVERY - x.zero).astype(np.float32)
             steps = function(real).astype(np.float32) * (np.float32(1) / np.float32(y.scale))
-            whole = np.trunc(np.clip(steps, -1e6, 1e6))
-        fraction = np.clip(steps, -1e6, 1e6) - whole
-        return numerics.to_int8(whole + (fraction >= 0.5) - (fraction <= -0.5), y.zero)
+        return numerics.to_int8(numerics.rounded(np.clip(steps, -1e6, 1e6)), y.zero)
 
     return table
 
 
 def _function(name: str) -> Callable[[Array], Array]:
-    """A function of float32, rounded once."""
+    """Return a named function of float32 numbers, rounded once."""
     value = FUNCTIONS[name].value
     return lambda x: value(x.astype(np.float64), 1.0, 0.0).astype(np.float32)
 
 
 def _tflite_sigmoid(x: Array) -> Array:
-    """1 / (1 + e^−x), each part rounded to float32."""
+    """Return 1 / (1 + e^−x), each part rounded to float32."""
     with np.errstate(over="ignore"):
         e = np.exp(-x.astype(np.float64)).astype(np.float32)
     y: Array = np.float32(1) / (np.float32(1) + e)
@@ -182,7 +180,7 @@ def _tflite_sigmoid(x: Array) -> Array:
 
 
 def _leaky_relu(x: Type, y: Type, alpha: float) -> Array:
-    """x, or alpha · x below zero, each with a separate factor."""
+    """Return x, or alpha · x below zero, each with a separate factor."""
     steps = EVERY - x.zero
     above = numerics.multiply(steps, *numerics.quantize_single(x.scale, over=y.scale))
     with np.errstate(over="ignore", under="ignore"):
@@ -200,7 +198,7 @@ def _abs(x: Type, y: Type, alpha: float) -> Array:
 
 
 def _hard_swish(x: Type, y: Type, alpha: float) -> Array:
-    """x · relu6(x + 3) / 6: a gate of 0 … 1 in 15 bits times x on the output's scale with seven bits more."""
+    """Return x · relu6(x + 3) / 6: a gate of 0 … 1 in 15 bits times x, which has seven bits more than the output."""
     hires = np.float32(1 / (1 << HIRES_BITS)) * np.float32(x.scale)
     gate_multiplier, gate_shift = _half_multiplier(float(hires / np.float32(3 / 32768)))
     multiplier, shift = _half_multiplier(float(hires / np.float32(y.scale)))
@@ -209,10 +207,10 @@ def _hard_swish(x: Type, y: Type, alpha: float) -> Array:
             f"hard-swish of scale {x.scale:.3g} cannot be given in steps of {y.scale:.3g}; calibrate the model again"
         )
     steps = (EVERY - x.zero) << HIRES_BITS
-    gate = saturate(steps << max(gate_shift - 1, 0)) if gate_shift > 0 else steps
-    gate = half_mul(gate, gate_multiplier)
-    gate = saturate(gate << 1) if gate_shift > 0 else shift_right(gate, -gate_shift)
-    product = np.fix(((gate - INT16_MIN) >> 1) * half_mul(steps, multiplier) / 2.0**15).astype(np.int64)
+    gate = INT16.saturate(steps << max(gate_shift - 1, 0)) if gate_shift > 0 else steps
+    gate = INT16.product(gate, gate_multiplier)
+    gate = INT16.saturate(gate << 1) if gate_shift > 0 else shift_right(gate, -gate_shift)
+    product = np.fix(((gate + INT16.most + 1) >> 1) * INT16.product(steps, multiplier) / 2.0**15).astype(np.int64)
     return numerics.to_int8(shift_right(product, -shift), y.zero)
 
 
@@ -223,7 +221,7 @@ def _log(x: Type, y: Type, alpha: float) -> Array:
 
 
 def _tflite_power(x: Type, y: Type, alpha: float) -> Array:
-    """Roots, cut to whole steps, and reciprocal ones in fixed point."""
+    """Return square roots, cut to whole steps, or reciprocal ones in fixed point."""
     steps = np.maximum(EVERY - x.zero, 0)
     if alpha == ROOT:
         real = np.sqrt(np.float32(x.scale) * steps.astype(np.float32))
@@ -240,7 +238,7 @@ def _tflite_power(x: Type, y: Type, alpha: float) -> Array:
 
 
 def inverse_root(n: int) -> tuple[int, int]:
-    """1 / √n as a multiplier and its shift, by gemmlowp's fixed-point numbers and five steps of Newton's."""
+    """Return 1 / √n as a multiplier and its shift: five steps of Newton's method in gemmlowp's fixed point."""
     if n <= 1:
         return numerics.INT32_MAX, 0
     right = 11
@@ -258,7 +256,7 @@ def inverse_root(n: int) -> tuple[int, int]:
 
 
 def _high(a: int, b: int) -> int:
-    """The upper half of twice a product, halves up: gemmlowp's product of numbers above zero."""
+    """Return the upper half of twice a product, halves up: gemmlowp's product of numbers above zero."""
     return (a * b + (1 << 30)) >> 31
 
 
@@ -267,9 +265,9 @@ def _raised(x: int, left: int) -> int:
 
 
 def _half_multiplier(real: float) -> tuple[int, int]:
-    """A factor as 15 bits and a shift."""
+    """Return a factor as 15 bits and a shift."""
     multiplier, shift = numerics.quantize_multiplier(real)
-    return min((multiplier + (1 << 15)) >> 16, INT16_MAX), shift
+    return min((multiplier + (1 << 15)) >> 16, INT16.most), shift
 
 
 TABLES: Mapping[str, Table] = {  # the result of each int8 number, −128 first

@@ -16,7 +16,7 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
 from smidgen.numerics import stochastic
-from smidgen.ops.checking import (
+from smidgen.ops.checks import (
     MOST_SUMMED,
     PEAK_BITS,
     SCALAR,
@@ -37,7 +37,7 @@ GRADIENT_MOST = 127  # the largest magnitude of an int8 gradient
 
 
 def mask_bytes(size: int) -> int:
-    """One bit per element, eight to a byte."""
+    """Return the bytes of a mask: one bit per element, eight to a byte."""
     return (size + 7) // 8
 
 
@@ -73,7 +73,7 @@ class Mask(Op):
 
 
 def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
-    """A mask's bits as booleans of a tensor's shape."""
+    """Return a mask's bits as booleans of a tensor's shape."""
     bits: Array = np.unpackbits(mask, bitorder="little", count=int(np.prod(shape))).reshape(shape).astype(bool)
     return bits
 
@@ -99,17 +99,18 @@ class GradOp(Op):
     operands: ClassVar[int] = 1  # inputs before mask and step_state; the first is a gradient
     gradients: ClassVar[int] = 1  # how many operands, from the first, are gradients
     reads: ClassVar[tuple[str, ...]] = ("int8",)  # the dtypes of other operands, where they are quantized
+    fraction = 0  # lowered: bits of a sum after the point
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
-        """The output's shape."""
-        raise GraphError(f"{type(self).__name__} gives no shape")
+        """Return the output's shape: by default that of the gradient."""
+        return operands[0].shape
 
     def sums(self, node: Node, *operands: Array) -> Array:
         """Return what is scaled and rounded: integers where the gradients are, float32 where they are."""
         raise GraphError(f"{type(self).__name__} gives no sums")
 
     def bound(self, node: Node) -> int:
-        """The largest magnitude a sum of integers can have."""
+        """Return the largest magnitude a sum of integers can have."""
         raise GraphError(f"{type(self).__name__} gives no bound")
 
     @property
@@ -138,7 +139,7 @@ class GradOp(Op):
         return Type(shape, "int8"), PEAK_BITS
 
     def _check_lowered(self, operands: tuple[Type, ...], out: Type, step_state: Type) -> None:
-        """Each gradient has its exponent in the step state, and sums fit."""
+        """Raise GraphError unless each gradient has its exponent in the step state, and sums fit."""
         what = type(self).__name__
         if len(self.slots) != self.gradients + 1:
             raise GraphError(f"{what} of {self.gradients} gradients has {len(self.slots)} slots; one more is its own")
@@ -166,19 +167,20 @@ class GradOp(Op):
         return g, np.array([peak_bits], np.int32)
 
     def reference(self, step_state: Array) -> int:
-        """The exponent the sums are in."""
+        """Return the exponent of the sums."""
         return stochastic.exponent(step_state, self.slots[0])
 
     def multipliers(self) -> tuple[Array, int]:
-        """Factors as mantissas of one power of two: a gradient has one exponent, so have its factors."""
-        return stochastic.shared_mantissas(np.array(self.factors or (1.0,)))
+        """Return the factors as mantissas of one power of two: a gradient has one exponent, and so have its factors."""
+        multiplier, shift = stochastic.shared_mantissas(np.array(self.factors or (1.0,)))
+        return multiplier, shift - self.fraction
 
     def lift(self, node: Node) -> int:
-        """Bits by which sums are raised before scaling, so that small ones keep their precision."""
+        """Return the bits by which sums are raised before scaling, so that small ones keep their precision."""
         return stochastic.lift(self.bound(node), f"{type(self).__name__}, which gives %{node.outs[0].name},")
 
     def rounding(self, node: Node) -> Params:
-        """The fields of the C struct that say how sums become a gradient."""
+        """Return the fields of the C struct that say how sums become a gradient."""
         multiplier, shift = self.multipliers()
         return {
             "multiplier": multiplier, "shift": shift, "factors": len(multiplier), "lift": self.lift(node),
@@ -186,7 +188,7 @@ class GradOp(Op):
         }  # fmt: skip
 
     def sizes(self, node: Node) -> Params:
-        """The fields of the C struct before those of the rounding."""
+        """Return the fields of the C struct before those of the rounding."""
         return {"n": node.outs[0].type.size, "c": node.outs[0].type.shape[-1]}
 
     def params(self, node: Node) -> Params:
@@ -197,7 +199,7 @@ class GradOp(Op):
         return (*parts.operands, parts.mask, parts.step_state, *node.outs)
 
     def parts(self, ins: tuple[T, ...]) -> GradInputs[T]:
-        """Inputs by what they are: values, types or arrays."""
+        """Sort the inputs, be they values, types or arrays, by what they are for."""
         rest = iter(ins[self.operands :])
         mask = next(rest) if self.masked else None
         return GradInputs(ins[: self.operands], mask, next(rest) if self.lowered else None)
@@ -208,9 +210,6 @@ class RequantizeGrad(GradOp):
     """The gradient before a requantization: the gradient after it, times its factor, where it did not clamp."""
 
     kernel = "smg_requantize_grad_g8"
-
-    def shape(self, *operands: Type) -> tuple[int, ...]:
-        return operands[0].shape
 
     def sums(self, node: Node, *operands: Array) -> Array:
         return operands[0].astype(np.int64) if self.lowered else operands[0]
@@ -336,7 +335,7 @@ class ParameterGrad(Op):
     axis: ClassVar[int] = 0  # of the tensor: along it lie the channels, of which each has a factor in that step
 
     def bound(self, *types: Type) -> int:
-        """The largest magnitude a sum of integers can have, given the inputs' types."""
+        """Return the largest magnitude a sum of integers can have, given the inputs' types."""
         raise GraphError(f"{type(self).__name__} gives no bound")
 
 
@@ -370,7 +369,7 @@ class ChannelSum(ParameterGrad):
 
 
 def requantize_grad(g: Builder, dy: Value, y: Value, factors: tuple[float, ...], activation: str) -> Value:
-    """Back through y's clamp and requantization; nothing to emit where it did neither."""
+    """Emit the gradient back through y's clamp and requantization; nothing where y had neither."""
     if y.type.dtype == "float32" and activation == "none":
         return dy
     return g.emit(RequantizeGrad(factors, masked=True), dy, g.emit(Mask(activation), y))

@@ -47,13 +47,13 @@ class Lookup(Op):
         return Type(x.shape, x.dtype)
 
     def real(self, x: Array) -> Array:
-        """f or its slope on real numbers, in float64."""
+        """Return f or its slope on real numbers, in float64."""
         function = FUNCTIONS[self.function]
         with np.errstate(over="ignore", under="ignore"):
             return (function.slope if self.slope else function.value)(x.astype(np.float64), self.alpha, self.beta)
 
     def table(self, x: Type, y: Type) -> Array:
-        """The result of each int8 number, −128 first: halves away from zero, saturated."""
+        """Return the result of each int8 number, −128 first: halves away from zero, saturated."""
         if self.tflite:
             return TABLES[self.function](x, y, self.alpha)
         steps = np.clip(self.real(reals(x)) / y.scale, -1e6, 1e6)
@@ -91,7 +91,7 @@ def is_sigmoid(op: Op) -> bool:
 
 
 def reals(x: Type) -> Array:
-    """The real numbers that the 256 int8 numbers stand for."""
+    """Return the real numbers that the 256 int8 numbers stand for."""
     return x.scale * (np.arange(INT8_MIN, INT8_MAX + 1) - x.zero)
 
 
@@ -109,7 +109,7 @@ class PRelu(Op):
         return Type(x.shape, x.dtype)
 
     def multipliers(self, node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The factors of x itself and of its product with the slope."""
+        """Return the factors of x itself and of its product with the slope."""
         x, slope, y = node.ins[0].type, node.ins[1].type, node.out.type
         return numerics.quantize_single(x.scale, over=y.scale), numerics.quantize_single(
             x.scale, slope.scale, over=y.scale

@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen.errors import GraphError, InputError, TrainingError
 from smidgen.ir import Array, Builder, Graph, LabelKind, Node, Op, Params, Type, Value, roles_of
-from smidgen.ops.checking import SCALAR, check_dtypes, check_is, shown
+from smidgen.ops.checks import SCALAR, check_dtypes, check_is, shown
 
 MOST_OUTPUTS = 2**24  # up to which float32 counts without a gap
 Loss = Literal["softmax", "sigmoid", "mse", "reconstruction", "cells"]

@@ -14,7 +14,7 @@ from smidgen import numerics
 from smidgen.errors import GraphError, InputError, TrainingError
 from smidgen.ir import Array, Builder, Graph, Node, Op, Params, Type, Value, op
 from smidgen.numerics.float32 import F, exp_f32, limit, log_f32, sum_in_order
-from smidgen.ops.checking import LABEL, SCALAR, check_dtypes, check_is, check_map, shown
+from smidgen.ops.checks import LABEL, SCALAR, check_dtypes, check_is, check_map, shown
 from smidgen.ops.loss import Chance, LossOp, MeanLoss
 
 LOGIT_LIMIT = F(2.0**100)  # logits are kept within it, so that their differences are numbers

@@ -20,24 +20,24 @@ def check_matrices(what: str, a: Type, b: Type) -> None:
 
 
 def swapped(shape: tuple[int, ...], transposed: bool) -> tuple[int, ...]:
-    """A shape as a product reads it: the last two dimensions change places where the matrices are transposed."""
+    """Return a shape as a product reads it: the last two dimensions swapped where the matrices are transposed."""
     return (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
 
 
 def product_shape(what: str, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a product of matrices; GraphError where they do not fit."""
+    """Return the shape of a product of matrices; GraphError where they do not fit."""
     if left[-1] != right[-2]:
         raise GraphError(f"{what} of {list(left)} and {list(right)}: columns of the first must be rows of the second")
     return (*left[:-1], right[-1])
 
 
 def turned(x: Array, transposed: bool) -> Array:
-    """Matrices as a product reads them."""
+    """Return matrices as a product reads them."""
     return np.swapaxes(x, -1, -2) if transposed else x
 
 
 def steps(shape: tuple[int, ...], transposed: bool) -> tuple[int, int]:
-    """Elements from a row to the next and from a column to the next, of matrices as a product reads them."""
+    """Return the elements from one row to the next and from one column to the next, as a product reads matrices."""
     return (1, shape[-1]) if transposed else (shape[-1], 1)
 
 
@@ -58,7 +58,7 @@ class MatMul(Op):
         return Type(product_shape("MatMul", *shapes), a.dtype)
 
     def multiplier(self, node: Node) -> tuple[int, int]:
-        """s_a·s_b / s_y: TFLite multiplies the scales in float32 and divides in double."""
+        """Return s_a·s_b / s_y: TFLite multiplies the scales in float32 and divides in double."""
         a, b = (v.type.scale for v in node.ins)
         with np.errstate(over="ignore", under="ignore"):
             product = float(np.float32(a) * np.float32(b))
@@ -86,7 +86,7 @@ class MatMul(Op):
         }  # fmt: skip
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        """dy · bᵀ and aᵀ · dy, transposed where the operand was."""
+        """Emit dy · bᵀ and aᵀ · dy, transposed where the operand was."""
         a, b = node.ins
         dz = requantize_grad(g, dy, node.out, ratio(a.type, b.type, over=node.out.type), "none")
         da = MatMulGrad(first=True, turn_other=not self.transpose_b)
@@ -113,7 +113,7 @@ class MatMulGrad(GradOp):
     operands = 2
 
     def sides(self, dy: tuple[int, ...], other: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shapes of the product's factors, in order."""
+        """Return the shapes of the product's factors, in order."""
         gradient, operand = swapped(dy, self.turn), swapped(other, self.turn_other)
         return (gradient, operand) if self.first else (operand, gradient)
 

@@ -15,7 +15,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.checking import shown
+from smidgen.ops.checks import shown
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp, requantize_grad
 
 MOST_ELEMENTS = 1 << 20  # that share statistics: more would leave 64 bits
@@ -42,7 +42,7 @@ class Groups:
         return self.positions * self.width
 
     def apart(self, x: Array) -> Array:
-        """[rows, groups, elements]."""
+        """Return x as [rows, groups, elements]."""
         return (
             x.reshape(self.rows, self.positions, self.groups, self.width)
             .swapaxes(1, 2)
@@ -54,7 +54,7 @@ class Groups:
         return np.tile(w.reshape(1, self.groups, self.width), (1, 1, self.positions))
 
     def together(self, x: Array, shape: tuple[int, ...]) -> Array:
-        """[rows, groups, elements] as they lay."""
+        """Return [rows, groups, elements] in their original layout."""
         return x.reshape(self.rows, self.groups, self.positions, self.width).swapaxes(1, 2).reshape(shape)
 
     def params(self, x: Type, epsilon: float) -> dict[str, int]:
@@ -66,7 +66,7 @@ class Groups:
 
 
 def groups_of(what: str, x: Type, groups: int, epsilon: float) -> Groups:
-    """The groups of a tensor, of which each row is one where there are 0; GraphError where they do not fit."""
+    """Return the groups of a tensor, each row one of them where `groups` is 0; GraphError where they do not fit."""
     if not x.shape or groups < 0 or (groups and x.shape[-1] % groups):
         raise GraphError(f"{what} of {shown(x)} in {groups} groups: its last dimension must divide into them")
     if not (math.isfinite(epsilon) and epsilon >= 0):
@@ -79,7 +79,7 @@ def groups_of(what: str, x: Type, groups: int, epsilon: float) -> Groups:
 
 
 def epsilon_steps(x: Type, size: int, epsilon: float) -> int:
-    """n²·ε / s², in V's units."""
+    """Return n²·ε / s², in V's units."""
     steps = size * size * epsilon / x.scale**2
     if steps >= 2.0**61:
         raise GraphError(f"an epsilon of {epsilon:g} is too large for a scale of {x.scale:.3g}; calibrate it again")
@@ -99,7 +99,7 @@ class Scores:
 
 
 def scores_of(x: Array, size: int, epsilon: int) -> Scores:
-    """x is [rows, groups, elements] in int8."""
+    """Normalize int8 elements, [rows, groups, elements]."""
     wide = x.astype(np.int64)
     total, squares = wide.sum(axis=2, keepdims=True), (wide * wide).sum(axis=2, keepdims=True)
     spread = size * squares - total * total + epsilon
@@ -111,7 +111,7 @@ def scores_of(x: Array, size: int, epsilon: int) -> Scores:
 
 
 def inverse_root_of(v: int) -> tuple[int, int]:
-    """1 / √v as inverse · 2^(half − ROOT_BITS), for v from 1 on and below 2^62."""
+    """Return 1 / √v as inverse · 2^(half − ROOT_BITS), for v from 1 on and below 2^62."""
     half = (62 - v.bit_length()) // 2
     return min((1 << ROOT_BITS) // math.isqrt(v << 2 * half), numerics.INT32_MAX), half
 
@@ -126,7 +126,7 @@ class RoundedConstants:
 
 
 def rounded_constants(scale: Array, shift: Array, y: QParams, step: float | None = None) -> RoundedConstants:
-    """A normalization's constants for an int8 output of this quantization; `step`, where given, is the scales' own."""
+    """Round a normalization's constants for an int8 output; `step`, where given, is the step of the scales."""
     largest = float(np.abs(scale).max()) or 1.0
     fits = step is not None and largest < step * (LARGEST_SCALE + 0.5)
     q = QParams.per_tensor(step if step is not None and fits else largest / LARGEST_SCALE)
@@ -166,7 +166,7 @@ class Normalize(Op):
         return groups_of("Normalize", x, self.groups, self.epsilon)
 
     def multiplier(self, node: Node) -> tuple[int, int]:
-        """From a normalized number times a scale to 1/1024 of a step."""
+        """Return the multiplier from a normalized number times a scale to 1/1024 of a step."""
         scale, y = node.ins[1].type.scale, node.out.type.scale
         return numerics.quantize_multiplier(scale / y * 2.0 ** (SHIFT_BITS + SCALE_BITS - SCORE_BITS))
 
@@ -191,7 +191,7 @@ class Normalize(Op):
         return {**split.params(x, self.epsilon), "y_zero": y.zero, "multiplier": multiplier, "shift": shift}
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        """Of the input alone: scales and shifts do not learn."""
+        """Emit the gradient of the input alone: scales and shifts do not learn."""
         (x, scale, _), y = node.ins, node.out
         factors = () if y.type.q is None else (scale.type.scale / y.type.scale,)
         dz = requantize_grad(g, dy, y, factors, "none")
@@ -203,7 +203,7 @@ class Normalize(Op):
 
 
 def largest_sum(x: Type, size: int, epsilon: float) -> int:
-    """The largest magnitude of a sum of integers in the gradient: where a group's variance is 0, or all but."""
+    """Return the largest magnitude of a sum of integers in the gradient: that where a group's variance is about 0."""
     rest = GRADIENT_MOST * (1 << SCALE_BITS) * (3 + math.isqrt(size))
     return rest * size // math.isqrt(max(epsilon_steps(x, size, epsilon), 1)) + 1
 
@@ -247,7 +247,7 @@ class NormalizeGrad(GradOp):
         return split.together((rest / deviation).astype(np.float32), x.shape)
 
     def _whole_sums(self, node: Node, x: Array, g: Array) -> Array:
-        """The same by integers, with `fraction` bits after the point."""
+        """Return the same in integers, with `fraction` bits after the point."""
         size = x.shape[2]
         made = scores_of(x, size, epsilon_steps(node.ins[1].type, size, self.epsilon))
         z = made.scores >> (SCORE_BITS - COARSE_BITS)
@@ -257,10 +257,6 @@ class NormalizeGrad(GradOp):
         right = ROOT_BITS - made.half - size.bit_length() - self.fraction
         sums: Array = (rest * factor) >> np.clip(right, 0, 63)
         return sums
-
-    def multipliers(self) -> tuple[Array, int]:
-        multiplier, shift = super().multipliers()
-        return multiplier, shift - self.fraction
 
     def bound(self, node: Node) -> int:
         most = largest_sum(node.ins[1].type, self.split(node).size, self.epsilon)
@@ -273,7 +269,7 @@ class NormalizeGrad(GradOp):
 
 
 def _mean(x: Array, size: int) -> Array:
-    """The mean over the elements, towards zero."""
+    """Return the mean over the elements, towards zero."""
     total = x.sum(axis=2, keepdims=True)
     mean: Array = np.sign(total) * (np.abs(total) // size)
     return mean

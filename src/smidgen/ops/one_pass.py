@@ -8,7 +8,7 @@ from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, op
 from smidgen.numerics import one_pass
 from smidgen.numerics.one_pass import Sums
-from smidgen.ops.checking import LABEL, check_is, shown
+from smidgen.ops.checks import LABEL, check_is, shown
 
 SAMPLE = Type((2,), "int32")  # a class, and 1 for a sample to add, −1 for one to take out
 CODE = Type((1,), "int32")  # of one_pass: 0 where it went well

@@ -10,7 +10,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value, op
-from smidgen.ops.checking import check_map
+from smidgen.ops.checks import check_map
 from smidgen.ops.elementwise import check_quantized
 from smidgen.ops.gradient import GradOp, requantize_grad
 from smidgen.ops.window import Pad, Window, check_pads, scatter
@@ -121,7 +121,7 @@ class Mean(Op):
         return (g.emit(MeanGrad((factor,), size=(x.shape[1], x.shape[2])), dy),)
 
     def multiplier(self, node: Node) -> tuple[int, int]:
-        """s_x / s_y divided by the count, as TFLite folds the division into the multiplier."""
+        """Return s_x / s_y divided by the count, as TFLite folds the division into the multiplier."""
         x = node.ins[0].type
         count = x.shape[1] * x.shape[2]
         multiplier, shift = numerics.quantize_multiplier(x.scale / node.out.type.scale)
@@ -199,6 +199,7 @@ class AvgPoolGrad(PoolGrad):
 
     kernel = "smg_avg_pool_grad_g8"
     SHARE_BITS: ClassVar[int] = 12
+    fraction = SHARE_BITS
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         (dy,) = operands
@@ -215,10 +216,6 @@ class AvgPoolGrad(PoolGrad):
             each = dy[0] / count.astype(np.float32)
         columns = np.broadcast_to(each[:, :, None, None], (*each.shape[:2], *self.size, each.shape[2]))
         return scatter(columns, self.window, shape)
-
-    def multipliers(self) -> tuple[Array, int]:
-        multiplier, shift = super().multipliers()
-        return multiplier, shift - self.SHARE_BITS
 
     def bound(self, node: Node) -> int:
         return (127 << self.SHARE_BITS) * self.overlap()

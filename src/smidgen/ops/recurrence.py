@@ -8,16 +8,18 @@ by the forward pass, are what gradients are multiplied by on their way back to t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, QParams, Type, Value
-from smidgen.numerics import int16
-from smidgen.ops.checking import check_dtypes, check_rank
+from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value
+from smidgen.numerics import INT8_MAX, INT8_MIN, int16
+from smidgen.ops.checks import check_dtypes, check_rank
 from smidgen.ops.gradient import GradOp
 
 MOST_SUMMED = 1 << 15  # products of one gate from one side: their sum stays in int32
@@ -30,6 +32,16 @@ FRACTION = 12  # bits behind the point of gradients under way
 MOST = 1 << 23  # their largest magnitude
 MANTISSA, FARTHEST = 15, 48  # bits of a scale, and the largest exponent below its point
 ONE = 1 << int16.FRACTION
+
+
+@dataclass(frozen=True, eq=False)
+class RecurrentStep:
+    """One step of a layer, cell by cell."""
+
+    gates: tuple[Array, ...]  # in the order of the weights; of a GRU also what the state gives to n
+    before: Array  # the state before the step
+    state: Array
+    h: Array
 
 
 @dataclass(frozen=True)
@@ -68,12 +80,32 @@ class Recurrent(Op, ABC):
         return Type((1, x.shape[1], cells) if self.whole else (1, cells), x.dtype)
 
     def ref(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> Array:
-        hidden, _ = self.states(node, x[0], w, u, b)
+        hidden = np.stack([step.h for step in self.steps(node, node.out.type, x[0], w, u, b)])
         return hidden[None] if self.whole else hidden[-1:]
 
+    def steps(self, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[RecurrentStep]:
+        """Yield every step of x [steps, inputs], with hidden states of the type given."""
+        return self.real_steps(x, w, u, b) if x.dtype == np.float32 else self.int8_steps(node, y, x, w, u, b)
+
     @abstractmethod
-    def states(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-        """The hidden state and the state behind it at every step of x [steps, inputs]."""
+    def real_steps(self, x: Array, w: Array, u: Array, b: Array) -> Iterator[RecurrentStep]:
+        """Yield every step in float32."""
+
+    @abstractmethod
+    def int8_steps(self, node: Node, y: Type, x: Array, w: Array, u: Array, b: Array) -> Iterator[RecurrentStep]:
+        """Yield every step in integers."""
+
+    @abstractmethod
+    def backward(self, factors: tuple[float, ...], scale: float, zero: int) -> tuple[RecurrentSlopes, RecurrentGrad]:
+        """Return the ops that keep the slopes of a layer with such an output, and that compute the gradient."""
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        """Emit the gradient of x alone: the weights stay as they are."""
+        (x, w, u, b), y = node.ins, node.out.type
+        slopes, gradient = self.backward((), 1.0, 0)
+        if y.q is not None:
+            slopes, gradient = self.backward((x.type.scale / y.scale * 2.0**-FRACTION,), y.scale, y.zero)
+        return g.emit(gradient, dy, g.emit(slopes, x, w, u, b), w, u), None, None, None
 
     def params(self, node: Node) -> Params:
         (x, w, u, _), y = (v.type for v in node.ins), node.out.type
@@ -100,14 +132,14 @@ def _check_scales(what: str, gates: int, x: Type, w: Type, u: Type) -> None:
 
 
 def gate_scales(weights: Type) -> tuple[float, ...]:
-    """The scale of each gate's weights."""
+    """Return the scale of each gate's weights."""
     assert weights.q is not None
     scales = weights.q.scale
     return scales * weights.shape[0] if len(scales) == 1 else scales
 
 
 def gate_multipliers(x: Type, weights: Type) -> tuple[Array, Array]:
-    """Multipliers and shifts that bring each gate's sums to Q3.12, as int32 and int8."""
+    """Return the multipliers and shifts that bring each gate's sums to Q3.12, as int32 and int8."""
     unit = 2.0 ** (int16.GATE_BITS - int16.FRACTION)
     pairs = [numerics.quantize_single(scale, x.scale, over=unit) for scale in gate_scales(weights)]
     return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int8)
@@ -142,12 +174,26 @@ class RecurrentSlopes(Op, ABC):
     @property
     @abstractmethod
     def layer(self) -> Recurrent:
-        """The layer that these are the slopes of."""
+        """Return the layer that these are the slopes of."""
 
     def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
         y = self.layer.infer(x, w, u, b)
         assert isinstance(y, Type)
         return Type((1, y.shape[1], self.kinds * y.shape[2]), x.dtype, STORED if x.dtype == "int8" else None)
+
+    @abstractmethod
+    def real(self, step: RecurrentStep) -> tuple[Array, ...]:
+        """Return the slopes of a step in float32, each kind for all cells."""
+
+    @abstractmethod
+    def integers(self, step: RecurrentStep) -> tuple[Array, ...]:
+        """Return the same of gates in Q0.15, rounded."""
+
+    def ref(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> Array:
+        steps, exact = self.layer.steps(node, self.hidden(node), x[0], w, u, b), x.dtype == np.float32
+        found = np.stack([np.stack(self.real(s) if exact else self.integers(s), axis=-1) for s in steps])
+        limited = found if exact else np.clip(found, INT8_MIN, INT8_MAX)
+        return limited.reshape(1, len(x[0]), -1).astype(x.dtype)
 
     def hidden(self, node: Node) -> Type:
         """Return the type of the layer's hidden states."""
@@ -160,7 +206,7 @@ class RecurrentSlopes(Op, ABC):
 
 
 def mantissas(weights: Type) -> tuple[Array, int]:
-    """The scales of gates as whole numbers below 2^15 over one power of two, whose exponent comes second."""
+    """Return the scales of gates as whole numbers below 2^15 over one power of two, and its exponent."""
     scales = gate_scales(weights)
     places = min(max(MANTISSA - int(np.frexp(max(scales))[1]), 1), FARTHEST)
     numbers = np.floor(np.ldexp(np.array(scales), places) + 0.5)
@@ -173,20 +219,55 @@ def limited(x: Array) -> Array:
 
 
 def shifted(x: Array, bits: int) -> Array:
-    """x / 2^bits, halves up."""
+    """Return x / 2^bits, halves up."""
     return (x + ((1 << bits) >> 1)) >> bits
 
 
 def _along(weights: Type) -> Array:
-    """The scale of each gate, to be multiplied with its weights."""
+    """Return the scale of each gate, to be multiplied with its weights."""
     assert weights.q is not None
     return np.array(weights.q.scale, np.float32).reshape(-1, 1, 1)
 
 
-def through(dz: Array, weights: Array, scale: Array, places: int) -> Array:
+def through(weights: Array, scale: Array, places: int, dz: Array) -> Array:
     """Pass gates' gradients [gates, cells] back through their weights."""
     sums = np.einsum("gc,gci->gi", dz, weights)
     return limited(shifted((sums * scale[:, None].astype(np.int64)).sum(axis=0), places))
+
+
+def _through_reals(weights: Array, dz: Array) -> Array:
+    """Pass gates' gradients [gates, cells] back through weights of real numbers."""
+    sums: Array = np.einsum("gc,gci->i", dz, weights)
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Arithmetic:
+    """The arithmetic of gradients on their way back: real numbers, or integers of 2^−12 steps of dy."""
+
+    times: Callable[[Array, Array, int], Array]  # a gradient and a slope, which has so many bits behind the point
+    limit: Callable[[Array], Array]
+    to_x: Callable[[Array], Array]  # gates' gradients, back through the weights of x
+    to_h: Callable[[Array], Array]
+
+
+def _in_reals(w: Array, u: Array) -> Arithmetic:
+    return Arithmetic(lambda d, s, _: d * s, lambda d: d, partial(_through_reals, w), partial(_through_reals, u))
+
+
+def _in_integers(w: Array, w_type: Type, u: Array, u_type: Type) -> Arithmetic:
+    to_x, to_h = (partial(through, data.astype(np.int64), *mantissas(t)) for data, t in ((w, w_type), (u, u_type)))
+    return Arithmetic(lambda d, s, bits: shifted(d * s, bits), limited, to_x, to_h)
+
+
+@dataclass(frozen=True, eq=False)
+class PassedBack:
+    """The gradients of one step: of the gates as x and as h see them, and what reaches the states before directly."""
+
+    by_x: Array
+    by_h: Array
+    dh: Array | int
+    dc: Array | int
 
 
 @dataclass(frozen=True)
@@ -195,20 +276,17 @@ class RecurrentGrad(GradOp, ABC):
 
     gates: ClassVar[int]
     slopes: ClassVar[int]  # kinds of them
+    shares: ClassVar[int]  # kinds, the last ones, that are shares
     operands = 4
     working_memory = True
 
     @abstractmethod
-    def real(self, kinds: Array) -> Array:
-        """int8 slopes [steps, cells, kinds] as the real numbers they stand for."""
+    def points(self) -> tuple[int, ...]:
+        """Return the bits behind the point of each kind of slope that is not a share."""
 
     @abstractmethod
-    def reals(self, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
-        """dx in real numbers."""
-
-    @abstractmethod
-    def integers(self, node: Node, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
-        """dx in units of 2^−12 steps of dy."""
+    def passed_back(self, a: Arithmetic, dh: Array, dc: Array, slopes: Array) -> PassedBack:
+        """Return what the gradients of a step's hidden state and cell state become; slopes are [kinds, cells]."""
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, slopes, w, u = operands
@@ -229,17 +307,25 @@ class RecurrentGrad(GradOp, ABC):
         every = np.zeros((steps, cells), dy.dtype)
         every[steps - dy.size // cells :] = dy.reshape(-1, cells)
         kinds = slopes.reshape(steps, cells, self.slopes)
-        if self.lowered:
-            return self.integers(node, every, kinds.astype(np.int64), w, u)
         if slopes.dtype == np.float32:
-            return self.reals(every, kinds, w, u)
-        whole = (data * _along(v.type) for data, v in zip((w, u), node.ins[2:4], strict=True))
-        return self.reals(every, self.real(kinds), *whole) * np.float32(1 << FRACTION)
+            return self._walk(_in_reals(w, u), every, kinds)
+        w_type, u_type = node.ins[2].type, node.ins[3].type
+        kinds = kinds.astype(np.int64) - np.repeat((0, SHARE_ZERO), (self.slopes - self.shares, self.shares))
+        if self.lowered:
+            return self._walk(_in_integers(w, w_type, u, u_type), every.astype(np.int64) << FRACTION, kinds)
+        real = (kinds * 2.0 ** -np.array((*self.points(), *[SHARE] * self.shares))).astype(np.float32)
+        exact = _in_reals(w * _along(w_type), u * _along(u_type))
+        return self._walk(exact, every, real) * np.float32(1 << FRACTION)
 
-    def scaled(self, node: Node, w: Array, u: Array) -> tuple[tuple[Array, Array, int], tuple[Array, Array, int]]:
-        """The weights of x and of h, each with its scales as mantissas and their exponent."""
-        to_x, to_h = mantissas(node.ins[2].type), mantissas(node.ins[3].type)
-        return (w.astype(np.int64), *to_x), (u.astype(np.int64), *to_h)
+    def _walk(self, a: Arithmetic, dy: Array, slopes: Array) -> Array:
+        """Return dx from dy [steps, cells] and slopes [steps, cells, kinds], the last step first."""
+        dh = dc = np.zeros_like(dy[0])
+        found = []
+        for now, kinds in zip(dy[::-1], slopes[::-1], strict=True):
+            back = self.passed_back(a, a.limit(now + dh), dc, kinds.T)
+            found.append(a.to_x(back.by_x))
+            dh, dc = a.limit(back.dh + a.to_h(back.by_h)), back.dc
+        return np.stack(found[::-1])[None]
 
     def bound(self, node: Node) -> int:
         return MOST
@@ -255,7 +341,7 @@ class RecurrentGrad(GradOp, ABC):
 
     @property
     def cell_bits(self) -> int:
-        """Bits before the point of a cell state, where there is one."""
+        """Return the bits before the point of a cell state, where there is one."""
         return 0
 
     def macs(self, node: Node) -> int:

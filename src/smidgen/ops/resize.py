@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import MAX_BYTES, Array, Builder, Node, Op, Params, Type, Value, op
-from smidgen.ops.checking import check_dtypes, check_map, check_shape
+from smidgen.ops.checks import check_dtypes, check_map, check_shape
 from smidgen.ops.elementwise import check_quantized
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp
 
@@ -43,7 +43,7 @@ class Repeated:
 
 
 def nearest(size: int, count: int, align_corners: bool = False, half_pixel: bool = False) -> Places:
-    """The places nearest to `count` points spread over `size`, in float32 as TFLite finds them."""
+    """Return the places nearest to `count` points spread over `size`, in float32 as TFLite finds them."""
     corners = align_corners and count > 1
     scale = np.float32(size - 1) / np.float32(count - 1) if corners else np.float32(size) / np.float32(count)
     at = (np.arange(count).astype(np.float32) + np.float32(0.5 if half_pixel else 0.0)) * scale
@@ -178,20 +178,20 @@ class Spread:
         return self.align_corners and self.count > 1
 
     def steps(self) -> tuple[int, int]:
-        """The distance of two points and the place of the first, in 1/1024."""
+        """Return the distance of two points and the place of the first, in 1/1024."""
         size, count = (self.size - 1, self.count - 1) if self.corners else (self.size, self.count)
         step = (ONE * size + count // 2) // count
         return step, step // 2 - ONE // 2 if self.half_pixel else 0
 
     def integers(self) -> Between:
-        """Places in steps of 1/1024, as TFLite has them for int8."""
+        """Return the places in steps of 1/1024, as TFLite has them for int8."""
         step, first = self.steps()
         at = np.arange(self.count, dtype=np.int64) * step + first
         lower = np.maximum(at, 0) // ONE
         return Between(lower, np.minimum((at + ONE - 1) // ONE, self.size - 1), at - lower * ONE)
 
     def reals(self) -> Between:
-        """Places in float32."""
+        """Return the places in float32."""
         size, count = (self.size - 1, self.count - 1) if self.corners else (self.size, self.count)
         scale, half = np.float32(size) / np.float32(count), np.float32(0.5)
         at = np.arange(self.count).astype(np.float32)
@@ -253,7 +253,7 @@ class ResizeBilinear(Op):
 
 
 def _blend(x: Array, rows: Between, columns: Between, one: np.generic) -> Array:
-    """Sums of the four nearest elements, each times its two shares."""
+    """Sum the four nearest elements, each times its two shares."""
     down, right = rows.part[:, None, None], columns.part[:, None]
     upper, lower = x[:, rows.lower], x[:, rows.upper]
     a, b = upper[:, :, columns.lower] * (one - down), lower[:, :, columns.lower] * down
@@ -272,6 +272,7 @@ class ResizeBilinearGrad(GradOp):
 
     kernel = "smg_resize_bilinear_grad_g8"
     SHARE_BITS: ClassVar[int] = 6
+    fraction = 2 * SHARE_BITS
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         (dy,) = operands
@@ -295,10 +296,6 @@ class ResizeBilinearGrad(GradOp):
         kind = np.int64 if self.lowered else np.float32
         total: Array = np.einsum("yr,xc,nyxk->nrck", rows.astype(kind), columns.astype(kind), dy.astype(kind))
         return total
-
-    def multipliers(self) -> tuple[Array, int]:
-        multiplier, shift = super().multipliers()
-        return multiplier, shift - 2 * self.SHARE_BITS
 
     def bound(self, node: Node) -> int:
         rows, columns = self.shares(node.ins[0].type)

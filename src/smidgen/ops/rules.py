@@ -16,7 +16,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import InputError
 from smidgen.ir import Array, Node, Op, Params, Type, attribute, op
-from smidgen.ops.checking import RATE, SCALAR, check_dtypes, check_is
+from smidgen.ops.checks import RATE, SCALAR, check_dtypes, check_is
 
 # By the dtype of what learns.
 BUFFERS: Mapping[str, str] = {"int8": "int16", "int16": "int32", "int32": "int32", "float32": "float32"}
@@ -40,7 +40,7 @@ class UpdateRule:
         return self.accumulate > 1
 
     def buffer(self, w: Type) -> Type:
-        """The type of the buffer beside a tensor."""
+        """Return the type of the buffer beside a tensor."""
         return Type(w.shape, BUFFERS[w.dtype])
 
     def step(self, buffer: Array, delta: Array, due: bool, words: Array | None = None) -> tuple[Array, Array]:
@@ -62,7 +62,7 @@ class UpdateRule:
         return numerics.round_half_away(self.decay * DECAY_ONE)
 
     def params(self, dtype: str) -> Params:
-        """The fields of C's `smg_rule`, or, for a tensor of float32, of `smg_rule_f32`."""
+        """Return the fields of C's `smg_rule`, or, for a tensor of float32, of `smg_rule_f32`."""
         decay = self.decay if dtype == "float32" else self._whole_decay
         return {"rule.accumulate": self.accumulate, "rule.decay": decay}
 

@@ -16,7 +16,7 @@ def _one_scale(what: str, x: Type) -> None:
 
 
 def _four(shape: tuple[int, ...], fill: int) -> tuple[int, ...]:
-    """A shape or list of pads brought to rank four by leading entries."""
+    """Return a shape or list of pads, brought to rank four by leading entries."""
     return (fill,) * (MAX_RANK - len(shape)) + shape
 
 
@@ -178,7 +178,7 @@ class Concat(Op):
         return tuple(parts)
 
     def params(self, node: Node) -> Params:
-        """Each input contributes `part` contiguous bytes to each of `outer` runs of the output."""
+        """Return sizes: each input contributes `part` contiguous bytes to each of `outer` runs of the output."""
         y = node.out.type
         inner = math.prod(y.shape[self.axis + 1 :])
         parts = [v.type.shape[self.axis] * inner for v in node.ins]

@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.numerics.int16 import shift_right
+from smidgen.numerics.fixed_point import INT32, shift_right
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp
 
 OUTPUT = QParams.per_tensor(1 / 256, -128)
@@ -18,52 +18,12 @@ SUM_BITS = 12  # integer bits of the sum of exponentials
 MAX_DIFF = 255  # of two int8 numbers
 SHARES = 256  # in steps of the output: one
 REST_BITS = 21  # of what a gradient is multiplied by its share with
-INT32_MAX, INT32_MIN = 2**31 - 1, -(2**31)
-# exp(−2^k) for k = −2 … 4, in Q0.31: the factors of a barrel shifter.
-EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
-EXP_EIGHTH, THIRD = 1895147668, 715827883  # exp(−1/8) and 1/3 in Q0.31
-C_48_17, C_32_17 = 1515870810, -1010580540  # Newton's starting line for 1/x, in Q2.29
-
-
-def high_mul(a: Array | int, b: Array | int) -> Array:
-    """The rounded upper half of 2ab, saturated: gemmlowp's product of fixed-point numbers."""
-    product = np.asarray(a, np.int64) * np.asarray(b, np.int64)
-    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
-    half: Array = np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31))
-    return np.minimum(half, INT32_MAX)
-
-
-def shift_left(x: Array, exponent: int) -> Array:
-    """x · 2^exponent, saturated to int32."""
-    result: Array = np.clip(np.asarray(x, np.int64) << exponent, INT32_MIN, INT32_MAX)
-    return result
-
-
-def exp_negative(a: Array) -> Array:
-    """exp(a) in Q0.31 for a ≤ 0 in Q5.26."""
-    quarter = 1 << 24
-    offset = (a & (quarter - 1)) - quarter
-    x = shift_left(offset, DIFF_BITS) + (1 << 28)
-    x2 = high_mul(x, x)
-    x3, x4 = high_mul(x2, x), high_mul(x2, x2)
-    tail = shift_right(high_mul(shift_right(x4, 2) + x3, THIRD) + x2, 1)
-    result = EXP_EIGHTH + high_mul(EXP_EIGHTH, x + tail)
-    remainder = offset - a
-    for bit, factor in enumerate(EXP_FACTORS, start=24):
-        result = np.where(remainder & (1 << bit), high_mul(result, factor), result)
-    return np.where(a == 0, INT32_MAX, result)
 
 
 def reciprocal(total: Array) -> tuple[Array, Array]:
-    """1 / total of a Q12.19 sum as Q0.31, and the bits by which it is over one."""
+    """Return 1 / total of a Q12.19 sum as Q0.31, and the bits by which it is over one."""
     zeros = np.array([32 - int(t).bit_length() for t in total.ravel()], np.int64).reshape(total.shape)
-    fraction = (total << zeros) - (1 << 31)
-    s = fraction + INT32_MAX
-    half = np.where(s >= 0, (s + 1) >> 1, -((1 - s) >> 1))
-    x = C_48_17 + high_mul(half, C_32_17)
-    for _ in range(3):
-        x = x + shift_left(high_mul(x, (1 << 29) - high_mul(half, x)), 2)
-    return shift_left(x, 1), SUM_BITS - zeros
+    return INT32.saturate(INT32.reciprocal((total << zeros) - (1 << 31)) << 1), SUM_BITS - zeros
 
 
 @op
@@ -86,7 +46,7 @@ class Softmax(Op):
         return Type(x.shape, x.dtype, OUTPUT)
 
     def scaling(self, x: Type) -> tuple[int, int, int]:
-        """Multiplier and left shift of a difference, and the least difference that counts."""
+        """Return multiplier and left shift of a difference, and the least difference that counts."""
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), 2.0**31 - 1)
         if real <= 1:
             raise GraphError(
@@ -104,11 +64,11 @@ class Softmax(Op):
         multiplier, shift, least = self.scaling(node.ins[0].type)
         diff = x.astype(np.int64) - x.max(axis=-1, keepdims=True)
         counts = diff >= least
-        scaled = high_mul(np.where(counts, diff, 0) << shift, multiplier)
-        exps = exp_negative(scaled)
+        scaled = INT32.product(np.where(counts, diff, 0) << shift, multiplier)
+        exps = INT32.exp_negative(scaled, DIFF_BITS)
         total = np.where(counts, shift_right(exps, SUM_BITS), 0).sum(axis=-1, keepdims=True)
         scale, over = reciprocal(total)
-        y = shift_right(high_mul(scale, exps), over + 31 - 8) - 128
+        y = shift_right(INT32.product(scale, exps), over + 31 - 8) - 128
         return np.where(counts, np.clip(y, -128, 127), -128).astype(np.int8)
 
     def params(self, node: Node) -> Params:
@@ -127,7 +87,7 @@ class Softmax(Op):
 
 
 def largest_rest(c: int) -> int:
-    """The largest magnitude of what a share of c is multiplied with in the gradient."""
+    """Return the largest magnitude of what a share is multiplied by in the gradient over c channels."""
     return GRADIENT_MOST * (SHARES + MAX_DIFF * c)
 
 

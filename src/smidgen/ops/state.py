@@ -10,7 +10,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.checking import check_channels, check_dtypes, shown
+from smidgen.ops.checks import check_channels, check_dtypes, shown
 
 
 @op
@@ -68,7 +68,7 @@ class Overlay(Op):
         return frozen
 
     def kept(self, frozen: Type) -> QParams | None:
-        """The quantization of the channels that learn."""
+        """Return the quantization of the channels that learn."""
         q = frozen.q
         if q is None or q.axis != len(frozen.shape) - 1:
             return q
@@ -92,7 +92,7 @@ MOST_DIFFERENCE = 2**15 - 1
 
 
 def units(shifts: tuple[int, ...]) -> Array:
-    """log2 of each channel's unit, by the shift of its layer's multiplier, which is 2^(shift − 1) to 2^shift."""
+    """Return log2 of each channel's unit, by the shift of its layer's multiplier, from 2^(shift − 1) to 2^shift."""
     return np.clip(REACH - np.array(shifts, np.int64), 0, MOST_UNIT)
 
 

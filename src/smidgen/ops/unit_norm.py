@@ -57,7 +57,7 @@ class UnitNorm(Op):
 
 
 def largest_sum(c: int) -> int:
-    """The largest magnitude of a sum in the gradient: where a row is one step long."""
+    """Return the largest magnitude of a sum in the gradient: where a row is one step long."""
     return GRADIENT_MOST * (3 + math.isqrt(c))
 
 
@@ -88,7 +88,7 @@ class UnitNormGrad(GradOp):
         return real
 
     def _whole_sums(self, dy: Array, x: Array) -> Array:
-        """The same by integers, with `fraction` bits after the point."""
+        """Return the same in integers, with `fraction` bits after the point."""
         squares = (x * x).sum(axis=-1, keepdims=True)
         roots = [inverse_root_of(max(int(n), 1)) for n in squares.ravel()]
         inverse, half = (np.array(part, np.int64).reshape(squares.shape) for part in zip(*roots, strict=True))
@@ -97,10 +97,6 @@ class UnitNormGrad(GradOp):
         rest = (dy << UNIT_BITS) - ((y * along) >> UNIT_BITS)
         sums: Array = (rest * inverse) >> np.clip(ROOT_BITS + UNIT_BITS - half - self.fraction, 0, 63)
         return sums
-
-    def multipliers(self) -> tuple[Array, int]:
-        multiplier, shift = super().multipliers()
-        return multiplier, shift - self.fraction
 
     def bound(self, node: Node) -> int:
         most = largest_sum(node.ins[1].type.shape[-1])

@@ -15,7 +15,7 @@ import numpy as np
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, infer, op
 from smidgen.numerics import stochastic
-from smidgen.ops.checking import (
+from smidgen.ops.checks import (
     RATE,
     SCALAR,
     check_dtypes,
@@ -38,22 +38,22 @@ BUFFER_BITS = 12  # fraction bits, below one int8 step, of a weight's buffer
 
 
 def _wrapped(x: Array) -> Array:
-    """Integers as 32 bits hold them."""
+    """Return integers as 32 bits hold them."""
     return x.astype(np.int32).astype(np.int64)
 
 
 def fraction_bytes(size: int, bits: int) -> int:
-    """Bytes of the packed fractions of `size` weights of 8 + bits bits."""
+    """Return the bytes of the packed fractions of `size` weights of 8 + bits bits."""
     return -(-size * bits // 8)
 
 
 def initial_fraction(size: int, bits: int) -> Array:
-    """Fractions of weights that are exactly their int8."""
+    """Return the fractions of weights that are exactly their int8."""
     return pack(np.full(size, 1 << (bits - 1), np.uint8), bits)
 
 
 def pack(fraction: Array, bits: int) -> Array:
-    """Fractions side by side, lowest bits first."""
+    """Pack fractions side by side, lowest bits first."""
     each = 8 // bits
     padded = np.zeros(-(-fraction.size // each) * each, np.uint8)
     padded[: fraction.size] = fraction
@@ -96,7 +96,7 @@ class Step(Op):
     def delta(
         self, sums: Array, rate: Array, step_state: Array, fraction_bits: int | Array, along: tuple[int, ...]
     ) -> Array:
-        """The step in units of 2^−fraction_bits; `along` is the shape in which the factors broadcast."""
+        """Return the step in units of 2^−fraction_bits; `along` is the shape in which the factors broadcast."""
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
         mantissa = stochastic.high_product(multiplier, int(rate[0])).reshape(along)
         v = stochastic.high_product(_wrapped(sums.astype(np.int64) << self.lift), mantissa)
@@ -117,13 +117,13 @@ class Step(Op):
         return stochastic.lift(self.bound, type(self).__name__)
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
-        """States in place, NULL for one that is not kept: the outputs are their memory."""
+        """Return states in place, None for one that is not kept: the outputs are their memory."""
         parts = self.parts(node.ins)
         buffer = parts.states[-1] if self.rule.buffered else None
         return (parts.states[0], *self.fraction(node), buffer, *parts.sources, parts.rate, parts.step_state)
 
     def parts(self, ins: tuple[T, ...]) -> StepInputs[T]:
-        """Inputs by what they are: values, types or arrays."""
+        """Sort the inputs, be they values, types or arrays, by what they are for."""
         (*sources, rate, step_state) = ins[self.states() :]
         return StepInputs(ins[: self.states()], tuple(sources), rate, step_state)
 
@@ -363,13 +363,13 @@ class DenseStep(Op):
         return 2 + 2 * self.rule.buffered
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
-        """States in place, NULL for one that is not kept: the outputs are their memory."""
+        """Return states in place, None for one that is not kept: the outputs are their memory."""
         parts = self.parts(node.ins)
         w, b, *buffers = parts.states
         return (w, b, *(buffers or (None, None)), *parts.sources, parts.rate, parts.step_state)
 
     def parts(self, ins: tuple[T, ...]) -> StepInputs[T]:
-        """Inputs by what they are: values, types or arrays."""
+        """Sort the inputs, be they values, types or arrays, by what they are for."""
         (*states, x, dy, rate, step_state) = ins
         return StepInputs(tuple(states), (x, dy), rate, step_state)
 

@@ -10,7 +10,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, RowWindow, Type
-from smidgen.ops.checking import check_dtypes, check_gradient, check_sums
+from smidgen.ops.checks import check_dtypes, check_gradient, check_sums
 from smidgen.ops.gradient import GRADIENT_MOST, ParameterGrad
 from smidgen.ops.window import Pad, Sliding, Window
 

@@ -23,7 +23,7 @@ class Window:
     dilation: tuple[int, int] = (1, 1)
 
     def output(self, x: Type, what: str) -> tuple[int, int]:
-        """Output rows and columns; raises where the window does not fit."""
+        """Return the rows and columns of the output; GraphError where the window does not fit."""
         if len(x.shape) != 4 or x.shape[0] != 1 or min(x.shape) < 1:
             raise GraphError(f"{what} needs a [1, height, width, channels] map, its input is {list(x.shape)}")
         numbers = (*self.size, *self.stride, *self.dilation)
@@ -39,16 +39,16 @@ class Window:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """Rows and columns from the first tap to the last, both counted."""
+        """Return the rows and columns from the first tap to the last, both counted."""
         return (self.size[0] - 1) * self.dilation[0] + 1, (self.size[1] - 1) * self.dilation[1] + 1
 
     @property
     def rows(self) -> RowWindow:
-        """The rows of the map that each output row is computed from."""
+        """Return the rows of the map that each output row is computed from."""
         return RowWindow(self.stride[0], self.pad[0], self.reach[0])
 
     def patches(self, x: Array, fill: float) -> Array:
-        """A [rows, columns, kernel rows, kernel columns, channels] view of one padded image."""
+        """Return a [rows, columns, kernel rows, kernel columns, channels] view of one padded image."""
         top, bottom, left, right = self.pad
         padded = np.pad(x[0], ((top, bottom), (left, right), (0, 0)), constant_values=fill)
         views = np.lib.stride_tricks.sliding_window_view(padded, self.reach, axis=(0, 1))
@@ -57,7 +57,7 @@ class Window:
         return result
 
     def params(self, x: Type, y: Type) -> Params:
-        """The geometry fields every spatial kernel's parameter struct begins with."""
+        """Return the geometry fields every spatial kernel's parameter struct begins with."""
         return {
             "x_h": x.shape[1], "x_w": x.shape[2], "x_c": x.shape[3],
             "y_h": y.shape[1], "y_w": y.shape[2], "y_c": y.shape[3],
@@ -84,7 +84,7 @@ class Sliding:
 def same_pad(
     shape: tuple[int, ...], size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int] = (1, 1)
 ) -> Pad:
-    """TFLite's SAME: output = ceil(input / stride), the odd pixel of padding goes after."""
+    """Return the padding of TFLite's SAME: output = ceil(input / stride), the odd pixel of padding comes after."""
     pads: list[int] = []
     for i in (0, 1):
         reach = (size[i] - 1) * dilation[i] + 1

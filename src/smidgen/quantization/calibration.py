@@ -160,8 +160,8 @@ def fit_cells(graph: Graph, samples: Array, passes: Passes) -> Graph:
         for node in read_by.get(value, ()):
             if isinstance(node.op, Lstm):
                 w, u, b = (graph.constants[v] for v in node.ins[1:])
-                cells = (node.op.states(node, x[0], w, u, b)[1] for x in array)
-                found[node.out] = max(float(np.abs(c).max()) for c in cells)
+                steps = (node.op.steps(node, node.out.type, x[0], w, u, b) for x in array)
+                found[node.out] = max(float(np.abs(step.state).max()) for sample in steps for step in sample)
         return found or None
 
     largest: dict[Value, float] = {}

@@ -11,7 +11,7 @@ from smidgen.ir import Array, Builder, Graph, Node, Op, Value
 from smidgen.ir.rewriting import producers, readers, rewrite, uses
 from smidgen.ops.conv import Depthwise
 from smidgen.ops.elementwise import Activate, Add, Mul
-from smidgen.ops.fusing import fuse_activations, merge_pads
+from smidgen.ops.fusion import fuse_activations, merge_pads
 from smidgen.ops.normalize import BatchNorm
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
 from smidgen.ops.weighted import Weighted, Windowed, weighted

@@ -82,19 +82,12 @@ def quantize(
     """
     recipe = (recipe or Recipe()).checked()
     _check_float(graph)
-    pixels = _are_pixels(graph, images)
     _check_labels(graph, labelled)
-    real = fold(graph)
+    pixels, real = _are_pixels(graph, images), fold(graph)
     check_ops(real)
     passes = Passes(on_progress, threads_for(len(images), BATCH, threads))
-    choice: PixelChoice | None = None
-    if preprocessing is not None:
-        if not pixels:
-            raise QuantizationError(
-                f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
-            )
-        choice = PixelChoice(preprocessing, "given", usual_name(preprocessing))
-    elif pixels:
+    choice = _given(graph, pixels, preprocessing)
+    if pixels and choice is None:
         choice = choose_preprocessing(graph, images, labelled, conventions, passes)
     front_end = graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
     real = replace(real, preprocessing=choice.preprocessing if choice else front_end)
@@ -109,17 +102,21 @@ def quantize(
     rounded = round_graph(real, share_scales(real, ranges, given))
     integers = _samples(rounded, images, passes.threads)
     if recipe.correct:
-        corrected = _evenly_spaced(used, CORRECTED)
         on_progress(QuantizationProgress("correcting", 0, 1))
+        corrected = _evenly_spaced(used, CORRECTED)
         rounded = correct_biases(real, rounded, samples[corrected], integers[corrected])
     seen = _evenly_spaced(others, COMPARED)
     found = compare(real, rounded, samples[seen], integers[seen], passes)
-    known = None
-    if labelled is not None:
-        known = Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
-    apart = len(used) < len(samples)
-    report = QuantizationReport(graph.name, recipe.method, len(used), len(seen), apart, *found, known)
+    known = _accuracy(real, rounded, labelled, passes)
+    counts = len(used), len(seen), len(used) < len(samples)
+    report = QuantizationReport(graph.name, recipe.method, *counts, *found, known)
     return Quantized(rounded, report, choice)
+
+
+def _accuracy(real: Graph, rounded: Graph, labelled: Samples | None, passes: Passes) -> Accuracy | None:
+    if labelled is None:
+        return None
+    return Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
 
 
 def quantize_with(data: Data, graph: Graph, on_progress: ProgressCallback) -> Quantized:
@@ -133,6 +130,17 @@ def is_float(graph: Graph) -> bool:
     """Return whether no value of a model is int8 yet."""
     computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
     return not any(v.type.dtype == "int8" for v in computed)
+
+
+def _given(graph: Graph, pixels: bool, preprocessing: Preprocessing | None) -> PixelChoice | None:
+    """Return the preprocessing that was given as a choice; QuantizationError if the samples are no pixels."""
+    if preprocessing is None:
+        return None
+    if not pixels:
+        raise QuantizationError(
+            f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
+        )
+    return PixelChoice(preprocessing, "given", usual_name(preprocessing))
 
 
 def _check_labels(graph: Graph, labelled: Samples | None) -> None:

@@ -106,7 +106,7 @@ def _decibels(ratio: float | None) -> str:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Results of a few samples: squares of each layer's signal, of its noise and of its own noise; equal choices."""
+    """Results of a few samples: squares of each layer's signal, its noise and the noise it adds; equal choices."""
 
     squares: dict[str, Array]
     same: int

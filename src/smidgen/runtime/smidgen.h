@@ -42,7 +42,7 @@ typedef struct {
     int32_t x_h, x_w, x_c, y_h, y_w, y_c, k_h, k_w;      \
     int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w
 
-/* Accumulators become int8: scaled by multiplier * 2^(shift - 31), one a channel, moved by y_zero, limited. */
+/* Accumulators become int8: scaled by the channel's multiplier * 2^(shift - 31), plus y_zero, limited to lo ... hi. */
 typedef struct {
     SMG_WINDOW;
     int32_t groups, x_zero, y_zero, lo, hi;
@@ -62,8 +62,8 @@ typedef struct {
     const double *factor; /* TFLite scales this layer alone in double */
 } smg_dense_s8_params;
 
-/* `count` products of a matrix of rows by depth and one of depth by columns; each is `row` or `column` elements from a
- * row or a column to the next and `step` from a product's factor to the next. */
+/* `count` products of a rows x depth matrix a and a depth x columns matrix b. Elements lie a_row apart from row to row
+ * of a, b_column apart from column to column of b, and a_step and b_step apart along the depth. */
 typedef struct {
     int32_t count, rows, columns, depth, a_row, a_step, b_step, b_column, a_zero, b_zero, y_zero, multiplier, shift;
 } smg_matmul_s8_params;
@@ -102,12 +102,12 @@ typedef struct {
     int32_t n;
 } smg_assign_s8_params;
 
-/* The slope repeats every slope_period elements; its factor is that of the product. */
+/* The slope repeats every slope_period elements; slope_multiplier and slope_shift scale x * slope. */
 typedef struct {
     int32_t x_zero, slope_zero, y_zero, slope_period, multiplier, shift, slope_multiplier, slope_shift;
 } smg_prelu_s8_params;
 
-/* The result of each int8 number, that of -128 first. */
+/* The 256 results, one for each int8 number, that of -128 first. */
 typedef struct {
     const int8_t *table;
 } smg_lookup_s8_params;
@@ -134,14 +134,13 @@ typedef struct {
     const int32_t *x_shape, *y_shape, *start;
 } smg_crop_s8_params;
 
-/* Of each rows_of rows, the rows_taken in `row` are taken, and of their elements so by column. */
+/* Of every rows_of rows, the rows_taken that `row` lists are taken; columns likewise. */
 typedef struct {
     int32_t x_w, c, y_h, y_w, rows_of, rows_taken, columns_of, columns_taken;
     const int32_t *row, *column;
 } smg_pick_s8_params;
 
-/* Row i of a map lies row_first + i * row_step, in 1/1024 of a row, from the first of the map it is made of; so do
- * columns. */
+/* Row i of the output lies at row_first + i * row_step of the input, in 1/1024 of a row; columns likewise. */
 typedef struct {
     int32_t x_h, x_w, c, y_h, y_w, row_step, row_first, column_step, column_first;
 } smg_resize_bilinear_s8_params;
@@ -152,19 +151,19 @@ typedef struct {
     const int32_t *part;
 } smg_concat_s8_params;
 
-/* Differences to a row's maximum below `least` count as exp = 0. */
+/* Where x is more than -least below its row's maximum, its exponential counts as 0. */
 typedef struct {
     int32_t rows, c, multiplier, shift, least;
 } smg_softmax_s8_params;
 
-/* What recurrent layers' parameters begin with: each gate's sums are scaled to Q3.12 by factors of its own. Only the last
- * hidden state is given unless `whole`. */
+/* The first parameters of every recurrent layer: each gate has its own factors, which scale its sums to Q3.12. The
+ * output is every hidden state where `whole` is set, else the last one. */
 #define SMG_RECURRENT                                                           \
     int32_t steps, inputs, cells, whole, x_zero, y_zero, y_multiplier, y_shift; \
     const int32_t *x_multiplier, *h_multiplier;                                 \
     const int8_t *x_shift, *h_shift
 
-/* Gates i, f, g, o; `bits` are those before the point of the cell state, `limit` its largest magnitude unless 0. */
+/* Gates i, f, g, o. The cell state has `bits` bits before the point; `limit` is its largest magnitude, 0 for none. */
 typedef struct {
     SMG_RECURRENT;
     int32_t bits, limit;
@@ -176,9 +175,9 @@ typedef struct {
     int32_t reset_after, gated_multiplier, gated_shift;
 } smg_gru_s8_params;
 
-/* `rows` tensors of `positions` times `groups` times `width` elements, each with one scale and one shift for each of its
- * groups * width channels; statistics are those of a group. epsilon, in units of n * n times the variance of
- * int8, is epsilon_high * 2^31 + epsilon_low. */
+/* `rows` tensors of positions * groups * width elements, with one scale and one shift per channel (groups * width of
+ * them); each group has its own mean and variance. epsilon_high * 2^31 + epsilon_low is epsilon in units of n * n times
+ * the variance of int8 numbers. */
 typedef struct {
     int32_t rows, positions, groups, width, epsilon_high, epsilon_low, y_zero, multiplier, shift;
 } smg_normalize_s8_params;

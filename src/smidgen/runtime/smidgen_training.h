@@ -12,8 +12,8 @@ extern "C" {
 #endif
 
 /* How sums become a gradient: raised by `lift` bits and scaled by multiplier * 2^(shift - 31), with one multiplier or
- * `factors` of them, one a channel; from the exponent at slot_in of the step state to that at slot_out; rounded with the
- * random bits of `stream`. */
+ * `factors` of them, one per channel; from the exponent at slot_in of the step state to that at slot_out; rounded with
+ * the random bits of `stream`. */
 #define SMG_ROUNDING           \
     const int32_t *multiplier; \
     int32_t shift, factors, lift, slot_in, slot_out, stream
@@ -22,7 +22,7 @@ typedef struct {
     int32_t n, lo, hi;
 } smg_mask_s8_params;
 
-/* Whether a >= b or, if `less`, a < b; b repeats every b_period elements. */
+/* One bit per element: a >= b or, if `less`, a < b; b repeats every b_period elements. */
 typedef struct {
     int32_t n, b_period, less;
 } smg_compare_s8_params;
@@ -56,7 +56,7 @@ typedef struct {
     int32_t bits, slot, stream;
 } smg_from_float_g8_params;
 
-/* `n` runs of x_c channels, of which the y_c in `channel` are meant. */
+/* `n` runs of x_c channels, of which the y_c that `channel` lists are copied. */
 typedef struct {
     int32_t n, x_c, y_c;
     const int32_t *channel;
@@ -73,36 +73,36 @@ typedef struct {
 /* n positions of c channels. */
 typedef smg_requantize_grad_g8_params smg_mean_grad_g8_params;
 
-/* Gradients of windows are named as forward: x is the map whose gradient is computed, y the one it came from. */
+/* Fields are named as in the forward kernel: x has the shape of dx, y that of dy. */
 typedef struct {
     SMG_WINDOW;
     SMG_ROUNDING;
 } smg_max_pool_grad_g8_params;
 
-/* A window's share is a fraction of share_bits bits. */
+/* The share of each element of a window is a fraction of share_bits bits. */
 typedef struct {
     SMG_WINDOW;
     int32_t share_bits;
     SMG_ROUNDING;
 } smg_avg_pool_grad_g8_params;
 
-/* As smg_pick_s8 took rows and columns: of each rows_of rows, row r was taken to the rows row[row_end[r - 1]] up to
- * row[row_end[r] - 1], the first to those from 0 on, of each rows_taken of the gradient. */
+/* The inverse of smg_pick_s8: of every rows_of rows, row r was copied to rows row[i] of every rows_taken rows of the
+ * gradient, for i from row_end[r - 1] (0 for the first) to row_end[r] - 1; columns likewise. */
 typedef struct {
     int32_t x_h, x_w, c, y_w, rows_of, rows_taken, columns_of, columns_taken;
     const int32_t *row, *row_end, *column, *column_end;
     SMG_ROUNDING;
 } smg_pick_grad_g8_params;
 
-/* As smg_lstm_s8, for the slopes of its steps: six of each cell, from dh to o and c, and from dc to i, f, g and the c
- * before. */
+/* As smg_lstm_s8, for the slopes of its steps, six per cell: from dh to o and c, and from dc to i, f, g and the cell
+ * state before. */
 typedef smg_lstm_s8_params smg_lstm_slopes_s8_params;
 
-/* As smg_gru_s8, which resets after: five of each cell, from dh to z and n, from dn to r, and z and r themselves. */
+/* As smg_gru_s8 with reset_after, for the slopes, five per cell: from dh to z and n, from dn to r, and z and r. */
 typedef smg_gru_s8_params smg_gru_slopes_s8_params;
 
-/* The scales of each gate's weights are x_scale / 2^x_places and h_scale / 2^h_places. The gradient is of every hidden
- * state, or of the last one alone unless `whole`. */
+/* The scales of each gate's weights are x_scale / 2^x_places and h_scale / 2^h_places. dy is the gradient of every
+ * hidden state where `whole` is set, else of the last one. */
 typedef struct {
     int32_t steps, inputs, cells, whole, bits, x_places, h_places;
     const int32_t *x_scale, *h_scale;
@@ -111,8 +111,8 @@ typedef struct {
 
 typedef smg_lstm_grad_g8_params smg_gru_grad_g8_params; /* without `bits` */
 
-/* Row r of the map has row_share[i] of the rows row[i] of the gradient for i from row_end[r - 1], or 0, to row_end[r];
- * so has each column. */
+/* Row r of the map gets row_share[i] of row row[i] of the gradient, for i from row_end[r - 1] (0 for the first) to
+ * row_end[r] - 1; columns likewise. */
 typedef struct {
     int32_t x_h, x_w, c, y_w;
     const int32_t *row, *row_share, *row_end, *column, *column_share, *column_end;
@@ -138,13 +138,13 @@ typedef struct {
     SMG_ROUNDING;
 } smg_matmul_grad_g8_params;
 
-/* What shares are multiplied with is smaller by `dropped` bits. */
+/* The factor of each share loses `dropped` bits, so that products fit 32 bits. */
 typedef struct {
     int32_t rows, c, dropped;
     SMG_ROUNDING;
 } smg_softmax_grad_g8_params;
 
-/* As smg_normalize_s8; the elements of a group are `size_bits` bits many, sums have `fraction` bits after the point. */
+/* As smg_normalize_s8; the size of a group has `size_bits` bits, and sums have `fraction` bits after the point. */
 typedef struct {
     int32_t rows, positions, groups, width, epsilon_high, epsilon_low, size_bits, fraction;
     SMG_ROUNDING;
@@ -197,18 +197,18 @@ typedef struct {
     int32_t n;
 } smg_max_abs_f32_params;
 
-/* The exponents of float32, as it stores them, between which a rate counts. */
+/* The least and the largest biased float32 exponent of a rate; a rate outside counts as 0. */
 typedef struct {
     int32_t least, largest;
 } smg_rate_f32_params;
 
-/* What steps do to a weight: its buffer gathers those of `accumulate` samples, then moves it, and `decay` / 65536 of
- * the buffer stays. */
+/* The update rule of a weight: its buffer adds up the steps of `accumulate` samples, then moves the weight, and keeps
+ * `decay` / 65536 of its value. */
 typedef struct {
     int32_t accumulate, decay;
 } smg_rule;
 
-/* The same for weights of float32: `decay` of the buffer stays. */
+/* The same for float32 weights: the buffer keeps `decay` of its value. */
 typedef struct {
     int32_t accumulate;
     float decay;
@@ -235,7 +235,7 @@ typedef struct {
     SMG_STEPPING;
 } smg_bias_sum_step_params;
 
-/* A bias of which 16 bits learn: `unit` are the shifts of its layer's multipliers, which say what a difference counts. */
+/* A bias that learns as a 16-bit difference: `unit` holds the shifts of its layer's multipliers, by which it counts. */
 typedef struct {
     int32_t c;
     SMG_STEPPING;

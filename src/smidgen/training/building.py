@@ -49,7 +49,7 @@ class Reference:
     gradients: Mapping[Value, Value]  # of the logits and of everything that learns in int8, by what they are of
 
     def loss_graph(self) -> Graph:
-        """The part that computes the loss, its only output."""
+        """Return the part that computes the loss, its only output."""
         return prune(replace(self.graph, outputs=(self.loss,)))
 
 
@@ -66,7 +66,7 @@ class Training:
 
 
 def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple[Array, ...] | None = ()) -> Training:
-    """The training graph of a scheme; `images`, where given, set the first exponents (noise does otherwise).
+    """Build the training graph of a scheme; `images`, where given, set the first exponents (noise does otherwise).
 
     With None nothing sets them: that is enough to plan memory, on which they have no effect.
     """
@@ -112,7 +112,7 @@ def _check_int8(graph: Graph, features: Value, trained: tuple[Trained, ...]) -> 
 def _learnable(
     graph: Graph, features: Value, trained: tuple[Trained, ...], qas: bool, bias_bits: int
 ) -> tuple[Builder, dict[Value, Value], tuple[Weight, ...]]:
-    """The nodes up to the features and to what replaces variables, all that learns turned from constant into state."""
+    """Emit the nodes up to the features and to what replaces variables, all that learns turned into state."""
     by_output = {t.node.out: t for t in trained}
     g = Builder(graph.name, graph.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in graph.inputs}
@@ -156,7 +156,7 @@ def _with_unit(graph: Graph, dlogits: Value) -> tuple[Graph, Value]:
 
 
 def _samples(reference: Reference, seed: int, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-    """Arrays for the reference's inputs: the images given, or smooth noise, with labels in turn."""
+    """Return arrays for the reference's inputs: the images given, or smooth noise, with labels in turn."""
     type_, label, logits = reference.graph.image.type, reference.label, reference.logits
     if not images:
         rng = np.random.default_rng(seed)
@@ -180,7 +180,13 @@ def _updates(
         node = producer[gradient]
         summed = producer[node.ins[0]] if isinstance(node.op, Gather) else node
         (slot,) = (lowered.slots[v] for v in summed.ins if v in lowered.slots)
-        _step(g, weight, lowered.values[gradient], rate, lowered.step_state, slot, stream, options.rule, bits)
+        value, states = weight.value, [weight.value]
+        if weight.kind == "weight" and bits > 8:
+            states.append(g.persistent(f"{value.name}.fraction", initial_fraction(value.type.size, bits - 8)))
+        if options.rule.buffered:
+            states.append(_buffer(g, value, options.rule))
+        op, sums = _step_of(weight, slot, stream, options.rule, bits), lowered.values[gradient]
+        g.update(states, g.emit_all(op, *states, sums, rate, lowered.step_state, name=f"{value.name}.after"))
     if head.dtype == "float32":
         dlogits = reference.gradients[reference.logits]
         _head_step(g, lowered, producer[reference.logits], dlogits, learning_rate, options.rule)
@@ -192,30 +198,11 @@ def _updates(
     return g.graph(loss, logits, roles=roles)
 
 
-def _step(
-    g: Builder,
-    weight: Weight,
-    sums: Value,
-    rate: Value,
-    step_state: Value,
-    slot: int,
-    stream: int,
-    rule: UpdateRule,
-    bits: int,
-) -> None:
-    value, name = weight.value, weight.value.name
-    states = [value]
+def _step_of(weight: Weight, slot: int, stream: int, rule: UpdateRule, bits: int) -> BiasStep | WeightStep:
+    """Return the op by which a tensor learns."""
     if weight.kind == "bias":
-        op: BiasStep | WeightStep = BiasStep(weight.factors, slot, stream, 127 * weight.positions, rule, weight.shifts)
-    else:
-        bound = 255 * 127 * weight.positions
-        op = WeightStep(weight.factors, slot, stream, bound, rule, weight.axis, bits)
-        if bits > 8:
-            states.append(g.persistent(f"{name}.fraction", initial_fraction(value.type.size, bits - 8)))
-    if rule.buffered:
-        states.append(_buffer(g, value, rule))
-    after = g.emit_all(op, *states, sums, rate, step_state, name=f"{name}.after")
-    g.update(states, after)
+        return BiasStep(weight.factors, slot, stream, 127 * weight.positions, rule, weight.shifts)
+    return WeightStep(weight.factors, slot, stream, 255 * 127 * weight.positions, rule, weight.axis, bits)
 
 
 def _buffer(g: Builder, value: Value, rule: UpdateRule) -> Value:

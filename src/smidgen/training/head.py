@@ -76,15 +76,10 @@ def ending_of(graph: Graph) -> Ending:
     )
 
 
-def features_of(graph: Graph) -> Value:
-    """Return what the head reads, in int8."""
-    return ending_of(graph).features
-
-
 def layers(graph: Graph) -> tuple[Node, ...]:
-    """The convolutions and dense layers a scheme numbers, first to last: those the head depends on."""
+    """Return the convolutions and dense layers a scheme numbers, first to last: those the head depends on."""
     try:
-        features = features_of(graph)
+        features = ending_of(graph).features
     except TrainingError:
         return tuple(node for node in graph.nodes if isinstance(node.op, Weighted))
     return tuple(node for node in needed(graph, features) if isinstance(node.op, Weighted))

@@ -7,13 +7,13 @@ rounded once; `lower` then gives every gradient its place in the step state and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Graph, Node, Value, evaluate_all
-from smidgen.ir.rewriting import producers, prune, rewrite, uses
+from smidgen.ir.rewriting import fuse, prune
 from smidgen.numerics import stochastic
 from smidgen.ops.elementwise import DequantizeGrad
 from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
@@ -25,36 +25,22 @@ MOVERS = (Reshape, Transpose, Crop, Pad, Gather)  # they move a gradient's bytes
 
 def fuse_requantize_grads(graph: Graph) -> Graph:
     """Join `RequantizeGrad` with the gradient op before it, where nobody else reads the value between them."""
-    made_by, used = producers(graph), uses(graph)
-    pairs = {
-        node.out: before
-        for node in graph.nodes
-        if isinstance(node.op, RequantizeGrad)
-        and (before := made_by.get(node.ins[0])) is not None
-        and isinstance(before.op, GradOp)
-        and not before.op.masked
-        and used[before.out] == 1
-    }
 
-    def rule(g: Builder, node: Node) -> Node | None:
-        if not isinstance(node.op, RequantizeGrad) or (before := pairs.get(node.out)) is None:
+    def join(before: Node, node: Node) -> Node | None:
+        if not isinstance(node.op, RequantizeGrad) or not isinstance(before.op, GradOp) or before.op.masked:
             return None
-        assert isinstance(before.op, GradOp)
         joined = replace(before.op, factors=_product(before.op.factors, node.op.factors), masked=node.op.masked)
         return Node(joined, (*before.ins, *node.ins[1:]), node.outs)
 
-    return rewrite(graph, rule, set(pairs.values()))
+    return fuse(graph, join)
 
 
 def _product(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
-    if not a or not b:
-        return a or b
-    product = np.array(a, np.float64) * np.array(b, np.float64)
-    return tuple(float(x) for x in product)
+    return tuple(float(x) for x in np.array(a) * np.array(b)) if a and b else a or b
 
 
 def largest_gradients(graph: Graph, g0: Value, samples: tuple[tuple[Array, ...], ...]) -> dict[Value, float]:
-    """The largest magnitude of every float32 value over some samples, in units of g0."""
+    """Return the largest magnitude of every float32 value over some samples, in units of g0."""
     largest: dict[Value, float] = {}
     for arrays in samples:
         values = evaluate_all(graph, graph.state, *arrays)
@@ -65,17 +51,57 @@ def largest_gradients(graph: Graph, g0: Value, samples: tuple[tuple[Array, ...],
     return largest
 
 
-@dataclass(frozen=True)
+@dataclass
 class Lowered:
-    """A graph with int8 gradients: what became of each value, and where each gradient's exponent is."""
+    """A graph with int8 gradients, emitted node by node: what became of each value, and each gradient's exponent."""
 
     builder: Builder
-    values: Mapping[Value, Value]
-    slots: Mapping[Value, int]
-    unit: Value  # of gradients: the largest magnitude of the loss gradient
+    g0: Value
     step_state: Value
-    peak_bits: tuple[Value, ...]
-    streams: int
+    owners: Mapping[Value, int]  # the gradients that own an exponent, and its place
+    values: dict[Value, Value] = field(default_factory=dict)
+    slots: dict[Value, int] = field(default_factory=dict)
+    peak_bits: list[Value] = field(default_factory=list)
+    streams: int = 0
+
+    @property
+    def unit(self) -> Value:
+        """Return the unit of gradients: the largest magnitude of the loss gradient."""
+        return self.values[self.g0]
+
+    def stream(self) -> int:
+        """Return the next stream of random bits."""
+        self.streams += 2  # an op may draw from its stream and the next
+        return self.streams
+
+    def _now(self, node: Node) -> tuple[Value, ...]:
+        return tuple(self.values.get(v, v) for v in node.ins)
+
+    def keep(self, node: Node) -> None:
+        """Emit a node that is not an int8 gradient."""
+        out = node.outs[0]
+        outs = self.builder.emit_all(node.op, *self._now(node), q=out.type.q, name=out.name)
+        self.values.update(zip(node.outs, outs, strict=True))
+
+    def lower(self, node: Node) -> None:
+        """Emit a gradient in int8."""
+        ins, out = self._now(node), node.outs[0]
+        if isinstance(node.op, MOVERS):
+            self.values[out] = self.builder.emit(node.op, *ins, name=out.name)
+            self.slots[out] = self.slots[node.ins[0]]
+            return
+        slot = self.owners[out]
+        if isinstance(node.op, DequantizeGrad):
+            op: FromFloat | GradOp = FromFloat(node.op.scale, (slot,), self.stream())
+            ins = (ins[0], self.unit)
+        elif isinstance(node.op, GradOp):
+            sources = tuple(self.slots[v] for v in node.ins[: node.op.gradients])
+            op = replace(node.op, slots=(*sources, slot), stream=self.stream())
+        else:
+            raise GraphError(f"{type(node.op).__name__}, which gives %{out.name}, has no int8 form")
+        self.values[out], peak_bits = self.builder.emit_all(op, *ins, self.step_state, name=out.name)
+        self.slots[out] = slot
+        self.peak_bits.append(peak_bits)
 
 
 def lower(graph: Graph, g0: Value, largest: Mapping[Value, float], seed: int) -> Lowered:
@@ -91,19 +117,20 @@ def lower(graph: Graph, g0: Value, largest: Mapping[Value, float], seed: int) ->
     g = Builder.before(graph)
     head = np.array([0, seed & 0x7FFFFFFF, *levels], np.int32)
     step_state = g.persistent("step_state", head)
-    emitter = _Emitter(g, g0, step_state, owners, set(lowered))
+    made = Lowered(g, g0, step_state, owners)
     for node in graph.nodes:
         out = node.outs[0]
-        if out in lowered or out not in every:
-            emitter.node(node)
+        if out not in every:
+            made.keep(node)
+        elif out in lowered:
+            made.lower(node)
         elif every[out]:
-            emitter.stream()
-    values, slots = emitter.values, emitter.exponents
-    return Lowered(g, values, slots, values[g0], step_state, tuple(emitter.peak_bits), emitter.streams)
+            made.stream()
+    return made
 
 
 def _int8_gradients(graph: Graph) -> dict[Value, bool]:
-    """The gradients behind a Dequantize in their order; whether each owns an exponent, or has that of what it moves."""
+    """Return the gradients behind a Dequantize in order; whether each owns an exponent, or shares that of its input."""
     found: dict[Value, bool] = {}
     for node in graph.nodes:
         behind = any(v in found for v in node.ins)
@@ -111,44 +138,3 @@ def _int8_gradients(graph: Graph) -> dict[Value, bool]:
         if owns or (isinstance(node.op, MOVERS) and behind):
             found[node.outs[0]] = owns
     return found
-
-
-class _Emitter:
-    """Emits nodes one by one into a builder, gradients in int8."""
-
-    def __init__(
-        self, g: Builder, g0: Value, step_state: Value, owners: Mapping[Value, int], lowered: set[Value]
-    ) -> None:
-        self.g, self.g0, self.step_state, self.owners, self.lowered = g, g0, step_state, owners, lowered
-        self.values: dict[Value, Value] = {}
-        self.exponents: dict[Value, int] = {}
-        self.peak_bits: list[Value] = []
-        self.streams = 0
-
-    def stream(self) -> int:
-        self.streams += 2  # an op may draw from its stream and the next
-        return self.streams
-
-    def node(self, node: Node) -> None:
-        ins = tuple(self.values.get(v, v) for v in node.ins)
-        out = node.outs[0]
-        if out not in self.lowered:
-            outs = self.g.emit_all(node.op, *ins, q=out.type.q, name=out.name)
-            self.values.update(zip(node.outs, outs, strict=True))
-            return
-        if isinstance(node.op, MOVERS):
-            self.values[out] = self.g.emit(node.op, *ins, name=out.name)
-            self.exponents[out] = self.exponents[node.ins[0]]
-            return
-        slot = self.owners[out]
-        if isinstance(node.op, DequantizeGrad):
-            op = FromFloat(node.op.scale, (slot,), self.stream())
-            made, peak_bits = self.g.emit_all(op, ins[0], self.values[self.g0], self.step_state, name=out.name)
-        elif isinstance(node.op, GradOp):
-            sources = tuple(self.exponents[v] for v in node.ins[: node.op.gradients])
-            lowered = replace(node.op, slots=(*sources, slot), stream=self.stream())
-            made, peak_bits = self.g.emit_all(lowered, *ins, self.step_state, name=out.name)
-        else:
-            raise GraphError(f"{type(node.op).__name__}, which gives %{out.name}, has no int8 form")
-        self.values[out], self.exponents[out] = made, slot
-        self.peak_bits.append(peak_bits)

@@ -63,11 +63,11 @@ class Options:
         self.rule.check()
 
     def bits(self, scheme: Scheme) -> int:
-        """Bits of each weight that learns by a scheme."""
+        """Return the bits of each weight that learns by a scheme."""
         return self.weight_bits or scheme.weight_bits or DEFAULT_BITS
 
     def head_of(self, graph: Graph) -> Head:
-        """The head of a model by these options; its scores are a map where the loss compares maps."""
+        """Return the head of a model by these options; its scores are a map where the loss compares maps."""
         self.check()
         ending = ending_of(graph)
         per_cell = LOSSES[self.loss].per_cell(ending.per_cell)

@@ -17,7 +17,7 @@ Pass = Callable[[Graph], Graph]
 
 
 def share(graph: Graph) -> Graph:
-    """Common-subexpression elimination: what two nodes would both compute is computed once (one mask, two readers)."""
+    """Compute once what two nodes would both compute (one mask, two readers): common-subexpression elimination."""
     known: dict[tuple[object, ...], Node] = {}
     kept = {*graph.outputs, *graph.updates.values()}
 
@@ -32,7 +32,7 @@ def share(graph: Graph) -> Graph:
 
 
 def slice_channels(graph: Graph) -> Graph:
-    """Some channels of a weight gradient need those channels of the input alone: gather before, not after."""
+    """Gather channels before a weight gradient, not after: some of its channels need those of the input alone."""
     made_by = producers(graph)
 
     def rule(g: Builder, node: Node) -> Node | None:
@@ -56,7 +56,7 @@ FUSED: dict[type[Step], type[FusedStep]] = {BiasStep: FusedBiasStep, WeightStep:
 
 
 def fuse_updates(graph: Graph) -> Graph:
-    """A gradient only its update reads is never stored: the update computes it row by row."""
+    """Let an update compute the gradient that it alone reads, row by row, so that it is never stored."""
     made_by, used = producers(graph), uses(graph)
 
     def rule(g: Builder, node: Node) -> Node | None:
@@ -75,12 +75,12 @@ def fuse_updates(graph: Graph) -> Graph:
 
 
 def save_early(graph: Graph) -> Graph:
-    """Masks and gathered channels are taken as soon as their tensor exists, so that the tensor itself can go."""
+    """Take masks and gathered channels as soon as their tensor exists, so that its memory is free again."""
     return _move(graph, [node for node in graph.nodes if node.op.saved])
 
 
 def update_early(graph: Graph) -> Graph:
-    """Every update runs as soon as its gradient exists and the last reader of the old value is done."""
+    """Run every update as soon as its gradient exists and the last reader of the old value is done."""
     return _move(graph, [node for node in graph.nodes if isinstance(node.op, Rate | Step | DenseStep)])
 
 
@@ -106,7 +106,7 @@ TRAINING: tuple[Pass, ...] = (prune, share, slice_channels, fuse_updates, save_e
 
 
 def run(graph: Graph, passes: tuple[Pass, ...] = TRAINING) -> Graph:
-    """The passes in order, the graph verified after each."""
+    """Run the passes in order, and verify the graph after each."""
     for one in passes:
         graph = one(graph)
         verify(graph)

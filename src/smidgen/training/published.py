@@ -48,7 +48,7 @@ class PublishedNetwork:
     schemes: Mapping[str, tuple[int, Weights]]
 
     def difference(self, graph: Graph) -> str | None:
-        """The first difference between the graph's layers and this network's, or None where there is none."""
+        """Return the first difference between the graph's layers and this network's, or None where there is none."""
         found = [LayerShape.of(node) for node in layers(graph)]
         for index, (ours, theirs) in enumerate(zip(found, self.layers, strict=False)):
             if ours != theirs:
@@ -59,7 +59,7 @@ class PublishedNetwork:
 
 
 def table_layers(table: BlockTable, resolution: int) -> Iterator[LayerShape]:
-    """The layers of a network of the zoo for square images, first to last, without the classifier."""
+    """Yield the layers of a network of the zoo for square images, first to last, without the classifier."""
     size, channels = _halved(resolution), table.stem
     yield LayerShape("Conv2D", (channels, 3, 3, 3), (2, 2), (size, size))
     for stage in table.blocks:
@@ -78,7 +78,7 @@ def _halved(size: int) -> int:
 
 
 def _network(name: str, table: BlockTable, schemes: Mapping[str, tuple[int, str]]) -> PublishedNetwork:
-    """Schemes are written as the number of biases and `layer:share` of each layer whose weights learn."""
+    """Read schemes, written as the number of biases and `layer:share` of each layer whose weights learn."""
     parsed = {}
     for scheme, (biases, written) in schemes.items():
         pairs = (item.split(":") for item in written.split())
@@ -112,7 +112,7 @@ PUBLISHED = (
 
 
 def published_for(graph: Graph) -> Mapping[str, tuple[int, Weights]]:
-    """The schemes published for this network, by name; none for any other."""
+    """Return the schemes published for this network, by name; none for any other."""
     for network in PUBLISHED:
         if network.difference(graph) is None:
             return network.schemes

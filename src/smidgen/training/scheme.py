@@ -65,7 +65,7 @@ class Scheme:
     made_for: MadeFor | None = None
 
     def to_json(self) -> str:
-        """A file's text (docs/internals/schemes.md)."""
+        """Return the text of a scheme's file (docs/internals/schemes.md)."""
         weights = {str(layer): str(p) if isinstance(p, Fraction) else list(p) for layer, p in self.weights}
         plain = {"name": self.name, "biases": self.biases, "weights": weights, "channels": self.channels}
         bits = {} if self.weight_bits is None else {"weight_bits": self.weight_bits}
@@ -74,7 +74,7 @@ class Scheme:
 
     @staticmethod
     def from_json(text: str, source: str = "the scheme") -> Scheme:
-        """A scheme from a file's text; SchemeError, naming the source, where it holds none."""
+        """Read a scheme from a file's text; SchemeError, naming the source, where it holds none."""
         try:
             plain = json.loads(text)
             weights = tuple((_integer(layer), _parse_part(part)) for layer, part in dict(plain["weights"]).items())
@@ -94,14 +94,14 @@ class Scheme:
 
 
 def _integer(written: object) -> int:
-    """A number of layers, or a layer's."""
+    """Read a number of layers, or the number of a layer."""
     if isinstance(written, bool) or not _WHOLE.fullmatch(str(written)):
         raise ValueError(f"{str(written)[:40]!r} is not a whole number")
     return int(str(written))
 
 
 def _parse_part(written: object) -> Part:
-    """A share of channels, 1/8, 0.125 or 1, or a list of their numbers."""
+    """Read a share of channels, 1/8, 0.125 or 1, or a list of their numbers."""
     if isinstance(written, list):
         return tuple(_integer(channel) for channel in written)
     if isinstance(written, bool) or not _SHARE.fullmatch(str(written)):
@@ -191,7 +191,7 @@ def _check_part(name: str, layer: int, part: Part, node: Node) -> None:
 
 
 def _channels(graph: Graph, node: Node, part: Part, ranking: Ranking, rng: np.random.Generator) -> tuple[int, ...]:
-    """The channels that learn, in ascending order: those named, or the share of them that rank first by weight norm."""
+    """Return the channels that learn, in ascending order: those named, or the share that ranks first by weight norm."""
     w = node.ins[1]
     if not part or w not in graph.constants:
         return ()
@@ -211,13 +211,13 @@ def _channels(graph: Graph, node: Node, part: Part, ranking: Ranking, rng: np.ra
 
 
 def analytic_memory(scheme: Scheme, graph: Graph) -> AnalyticMemory:
-    """The sum over the layers that learn."""
+    """Return the analytic memory of a scheme: the sum over the layers that learn."""
     layers = [layer_memory(trained) for trained in resolve(scheme, graph)]
     return AnalyticMemory(*(sum(getattr(layer, f.name) for layer in layers) for f in fields(AnalyticMemory)))
 
 
 def layer_memory(trained: Trained) -> AnalyticMemory:
-    """Saved input channels, one mask bit per output element, updated weights (1 byte) and biases (4 bytes)."""
+    """Return the bytes of saved channels, mask bits of outputs, updated weights (1 byte) and biases (4 bytes)."""
     x, w, b = (v.type for v in trained.node.ins)
     share = len(trained.channels)
     saved = math.prod(x.shape[:-1]) * share * weighted(trained.node).groups
@@ -225,7 +225,7 @@ def layer_memory(trained: Trained) -> AnalyticMemory:
 
 
 def load_scheme(text: str, graph: Graph) -> Scheme:
-    """A name published for this network, `full`, `last:K`, `bias:K`, `head`, or a JSON file."""
+    """Load a scheme by a name published for this network, `full`, `last:K`, `bias:K`, `head`, or from a JSON file."""
     count, published = len(layers(graph)), published_for(graph)
     word, _, number = text.partition(":")
     if text in published:

@@ -40,12 +40,12 @@ class Weight:
 
     @property
     def learned(self) -> Value:
-        """The value that the gradient is taken of."""
+        """Return the value that the gradient is taken of."""
         return self.moved or self.value
 
 
 def learning_bias(g: Builder, graph: Graph, node: Node, qas: bool, name: str = "") -> Weight:
-    """A layer's bias as state."""
+    """Add a layer's bias as state."""
     b = node.ins[2]
     value = g.persistent(name or b.name, graph.constants[b])
     return Weight(value, "bias", bias_factors(node, qas), 0, positions(node))
@@ -58,7 +58,7 @@ def bias_factors(node: Node, qas: bool) -> tuple[float, ...]:
 
 
 def learning_difference(g: Builder, graph: Graph, node: Node, qas: bool) -> Weight:
-    """A layer's bias as a constant, and 16 bits of difference to it as state."""
+    """Add a layer's bias as a constant, and 16 bits of difference to it as state."""
     b = node.ins[2]
     data = graph.constants[b]
     shifts = tuple(int(shift) for shift in multipliers(node)[1])
@@ -69,14 +69,14 @@ def learning_difference(g: Builder, graph: Graph, node: Node, qas: bool) -> Weig
 
 
 def learning_weights(g: Builder, graph: Graph, node: Node, qas: bool, name: str = "") -> Weight:
-    """All of a layer's weights as state."""
+    """Add all of a layer's weights as state."""
     w = node.ins[1]
     value = g.persistent(name or w.name, graph.constants[w], w.type.q)
     return Weight(value, "weight", scaling(_scales(node) ** -2.0, qas), _axis(node), positions(node))
 
 
 def learning_channels(g: Builder, graph: Graph, layer: Trained, qas: bool) -> tuple[Value, Weight]:
-    """Some input channels of a layer's weights as state; what the layer reads, and the part that learns."""
+    """Add some input channels of a layer's weights as state; return what the layer reads and the part that learns."""
     w, axis, scales, chosen = layer.node.ins[1], _axis(layer.node), _scales(layer.node), list(layer.channels)
     assert w.type.q is not None
     data = graph.constants[w]
@@ -89,12 +89,12 @@ def learning_channels(g: Builder, graph: Graph, layer: Trained, qas: bool) -> tu
 
 
 def positions(node: Node) -> int:
-    """Over how many outputs the gradient of each of a layer's weights is summed."""
+    """Return over how many outputs the gradient of each of a layer's weights is summed."""
     return math.prod(node.out.type.shape[:-1])
 
 
 def scaling(factors: Array, qas: bool) -> tuple[float, ...]:
-    """QAS's factors, or ones where it is switched off; limited, so that a dead channel's stay numbers."""
+    """Return QAS's factors, or ones where it is switched off; limited, so that a dead channel's stay numbers."""
     limited = np.minimum(factors, 2.0**60) if qas else np.ones_like(factors)
     return tuple(float(f) for f in limited)
 
@@ -119,23 +119,23 @@ def begin_head(
     if head.start == "keep":
         return _kept(g, graph, ending, features, head, qas)
     if head.per_cell:
-        return _new_map(g, ending, features, head, seed, qas)
+        return _new_int8(g, Conv2D(), features, ending, head.outputs, seed, qas)
     flat = flat_features(g, features)
+    if head.dtype == "int8":
+        return _new_int8(g, Dense(), flat, ending, head.outputs, seed, qas)
     init = first_head(head.outputs, flat.type.shape[1], seed)
-    if head.dtype == "float32":
-        return _float(g, flat, init, np.zeros(head.outputs, np.float32)), ()
-    return _int8(g, flat, ending, init, qas)
+    return _float(g, flat, init, np.zeros(head.outputs, np.float32)), ()
 
 
 def first_head(classes: int, features: int, seed: int) -> Array:
-    """The weights a new classifier begins with, float32 [classes, features]."""
+    """Return the weights a new classifier begins with, float32 [classes, features]."""
     bound = features**-0.5
     drawn: Array = np.random.default_rng(seed).uniform(-bound, bound, (classes, features)).astype(np.float32)
     return drawn
 
 
 def head_numbers(graph: Graph, ending: Ending) -> tuple[Array, Array]:
-    """The weights [outputs, features] and biases of a plain head, in float32."""
+    """Return the weights [outputs, features] and biases of a plain head, in float32."""
     x, w, b = ending.layer.ins
     weights, biases = graph.constants[w].reshape(w.type.shape[0], -1), graph.constants[b]
     if ending.is_float:
@@ -148,7 +148,7 @@ def head_numbers(graph: Graph, ending: Ending) -> tuple[Array, Array]:
 def _kept(
     g: Builder, graph: Graph, ending: Ending, features: Value, head: Head, qas: bool
 ) -> tuple[Value, tuple[Weight, ...]]:
-    """The model's own last layer, its softmax or sigmoid dropped: the loss has one."""
+    """Emit the model's own last layer, its softmax or sigmoid dropped: the loss has one."""
     if not all(v in graph.constants for v in ending.layer.ins[1:]):
         raise InputError(f"the weights of {graph.name}'s last layer are computed, not stored; begin with a new head")
     if head.dtype == "float32":
@@ -169,7 +169,7 @@ def _kept(
 
 
 def let_through(graph: Graph, weights: Value) -> Graph:
-    """A training graph in which gradients pass where the scores of the int8 layer with these weights are clamped.
+    """Let gradients pass where the scores of the int8 layer with these weights are clamped.
 
     The range of a kept head's scores was chosen for what the model has learned. A class that scores far too low, or far
     too high, could not learn if a clamp stopped its gradient.
@@ -195,35 +195,26 @@ def _float(g: Builder, features: Value, weights: Array, biases: Array) -> Value:
     return g.emit(Dense(), x, g.persistent(WEIGHTS, weights), g.persistent(BIAS, biases), name="logits")
 
 
-def _int8(g: Builder, features: Value, ending: Ending, init: Array, qas: bool) -> tuple[Value, tuple[Weight, ...]]:
-    """A new Dense, whose weights start at a quarter of their range: they can grow fourfold before they saturate."""
-    n, scale = len(init), init.shape[1] ** -0.5 / 32
-    w = g.persistent(WEIGHTS, np.round(init / scale).astype(np.int8), QParams.per_channel([scale] * n, 0))
-    b = g.persistent(BIAS, np.zeros(n, np.int32))
-    y = g.emit(Dense(), features, w, b, q=QParams.per_tensor(_unit(ending), 0), name="head")
-    return g.emit(Dequantize(), y, name="logits"), _fresh(w, b, features, scale, 1, qas)
-
-
-def _new_map(
-    g: Builder, ending: Ending, features: Value, head: Head, seed: int, qas: bool
+def _new_int8(
+    g: Builder, op: Dense | Conv2D, features: Value, ending: Ending, outputs: int, seed: int, qas: bool
 ) -> tuple[Value, tuple[Weight, ...]]:
-    """A new 1×1 convolution over the map of features, begun like a new Dense."""
-    k, n = features.type.shape[-1], head.outputs
-    init, scale = first_head(n, k, seed), k**-0.5 / 32
-    data = np.round(init / scale).astype(np.int8).reshape(n, 1, 1, k)
-    w = g.persistent(WEIGHTS, data, QParams.per_channel([scale] * n, 0))
-    b = g.persistent(BIAS, np.zeros(n, np.int32))
-    y = g.emit(Conv2D(), features, w, b, q=QParams.per_tensor(_unit(ending), 0), name="head")
-    cells = features.type.shape[1] * features.type.shape[2]
-    return g.emit(Dequantize(), y, name="logits"), _fresh(w, b, features, scale, cells, qas)
+    """Emit a new layer, whose weights start at a quarter of their range: they can grow fourfold before they saturate.
 
-
-def _fresh(w: Value, b: Value, features: Value, scale: float, cells: int, qas: bool) -> tuple[Weight, ...]:
-    steps = np.full(b.type.size, scale)
-    return (
-        Weight(w, "weight", scaling(steps**-2.0, qas), 0, cells),
-        Weight(b, "bias", scaling((features.type.scale * steps) ** -2.0, qas), 0, cells),
+    It is a Dense, or a 1×1 convolution over the map of features.
+    """
+    *cells, k = features.type.shape
+    scale = k**-0.5 / 32
+    data = np.round(first_head(outputs, k, seed) / scale).astype(np.int8)
+    shape = (outputs, *[1] * (len(cells) - 1), k)
+    w = g.persistent(WEIGHTS, data.reshape(shape), QParams.per_channel([scale] * outputs, 0))
+    b = g.persistent(BIAS, np.zeros(outputs, np.int32))
+    y = g.emit(op, features, w, b, q=QParams.per_tensor(_unit(ending), 0), name="head")
+    steps = np.full(outputs, scale)
+    learned = (
+        Weight(w, "weight", scaling(steps**-2.0, qas), 0, math.prod(cells)),
+        Weight(b, "bias", scaling((features.type.scale * steps) ** -2.0, qas), 0, math.prod(cells)),
     )
+    return g.emit(Dequantize(), y, name="logits"), learned
 
 
 def _unit(ending: Ending) -> float:
@@ -233,7 +224,7 @@ def _unit(ending: Ending) -> float:
 
 
 def flat_features(g: Builder, features: Value, prefix: str = "") -> Value:
-    """Features as [1, channels]: of a map the mean, of a single pixel or a longer tensor all elements."""
+    """Emit features as [1, channels]: of a map the mean, of a single pixel or a longer tensor all elements."""
     shape = features.type.shape
     if len(shape) == 4 and shape[1] * shape[2] > 1:
         return g.emit(Mean(), features, q=features.type.q, name=f"{prefix}pooled")

@@ -55,7 +55,7 @@ def pack(
     seed: int = 0,
     ground: tuple[int, ...] = (),
 ) -> Packing:
-    """The best packing found within a number of decisions; earlier where it is optimal or within `capacity` bytes.
+    """Return the best packing within a number of decisions; earlier where it is optimal or within `capacity` bytes.
 
     Where there is a `ground`, each item begins at or above it. The heuristics always run, and with no
     decisions nothing else. The same arguments give the same packing, however busy the machine is.
@@ -68,7 +68,10 @@ def pack(
     if not items:
         return Packing((), 0, 0, "skyline")
     problem = pose(items, ground)
-    bracket = _begin(problem, capacity)
+    lower = problem.lower_bound
+    goal = lower if capacity is None else max(lower, capacity // problem.unit)
+    first = skyline.best_of_orders(problem, lambda peak: peak <= goal)
+    bracket = search.Bracket(first, problem.peak(first), lower, goal)
     method, made = "skyline", 0
     if decisions and not bracket.done:
         method, made = _improve(problem, bracket, Random(seed), decisions)
@@ -77,7 +80,7 @@ def pack(
 
 
 def pack_overlapping(items: Iterable[Item], overlaps: Overlaps, decisions: int = DECISIONS, seed: int = 0) -> Packing:
-    """The best packing found within a number of decisions, items that overlap at the bottom, the others around."""
+    """Return the best packing within a number of decisions, items that overlap at the bottom, the others around."""
     items = tuple(items)
     fixed = _stack(items, overlaps)
     free = [index for index in range(len(items)) if index not in fixed]
@@ -88,13 +91,6 @@ def pack_overlapping(items: Iterable[Item], overlaps: Overlaps, decisions: int =
     offsets = tuple(placed[index] for index in range(len(items)))
     peak = max(offset + item.size for item, offset in zip(items, offsets, strict=True))
     return Packing(offsets, peak, bound, rest.method, rest.decisions)
-
-
-def _begin(problem: PackingProblem, capacity: int | None) -> search.Bracket:
-    lower = problem.lower_bound
-    goal = lower if capacity is None else max(lower, capacity // problem.unit)
-    offsets = skyline.best_of_orders(problem, lambda peak: peak <= goal)
-    return search.Bracket(offsets, problem.peak(offsets), lower, goal)
 
 
 def _improve(problem: PackingProblem, bracket: search.Bracket, random: Random, decisions: int) -> tuple[str, int]:
@@ -109,7 +105,7 @@ def _improve(problem: PackingProblem, bracket: search.Bracket, random: Random, d
 
 
 def _lower_bound(items: tuple[Item, ...], overlaps: Overlaps) -> int:
-    """The most bytes alive at once, those that two items share counted once."""
+    """Return the most bytes alive at once, those that two items share counted once."""
     problem = pose(items)
     loads = [load * problem.unit for load in problem.loads]
     for overlap in overlaps:
@@ -121,7 +117,7 @@ def _lower_bound(items: tuple[Item, ...], overlaps: Overlaps) -> int:
 
 
 def _stack(items: tuple[Item, ...], overlaps: Overlaps) -> Placed:
-    """Every shape as low as it can lie on those before it, the largest first."""
+    """Place every shape as low as it can lie on those before it, the largest first."""
     placed: Placed = {}
     for shape in sorted(_shapes(overlaps), key=lambda shape: -max(rise + items[i].size for i, rise in shape.items())):
         base = max((_ground_of(items[i], items, placed) - rise for i, rise in shape.items()), default=0)
@@ -130,13 +126,13 @@ def _stack(items: tuple[Item, ...], overlaps: Overlaps) -> Placed:
 
 
 def _ground_of(item: Item, items: tuple[Item, ...], placed: Placed) -> int:
-    """The highest top of what is placed and alive with an item."""
+    """Return the highest top of what is placed and alive with an item."""
     tops = (at + items[i].size for i, at in placed.items() if items[i].start < item.end and item.start < items[i].end)
     return max(tops, default=0)
 
 
 def _shapes(overlaps: Overlaps) -> list[Placed]:
-    """Items that move together, each with its bytes above the lowest of them."""
+    """Return the items that move together, each with its bytes above the lowest of them."""
     shapes: dict[int, Placed] = {}
     for overlap in overlaps:
         upper, lower = (shapes.get(i, {i: 0}) for i in (overlap.consumed, overlap.made))

@@ -43,7 +43,7 @@ class PackingProblem:
 
     @cached_property
     def loads(self) -> tuple[int, ...]:
-        """Units alive in each section."""
+        """Return the units alive in each section."""
         changes = [0] * (self.sections + 1)
         for first, end, size in zip(self.first, self.end, self.size, strict=True):
             changes[first] += size
@@ -52,7 +52,7 @@ class PackingProblem:
 
     @property
     def lower_bound(self) -> int:
-        """Units that no packing can stay below: in each section all that is alive, above the lowest ground there."""
+        """Return units that no packing can stay below: in each section all that is alive, above the lowest ground."""
         lowest = [0] * self.sections
         for section in range(self.sections):
             alive = (g for g, a, b in zip(self.ground, self.first, self.end, strict=True) if a <= section < b)
@@ -61,14 +61,14 @@ class PackingProblem:
 
     @cached_property
     def together(self) -> tuple[tuple[int, ...], ...]:
-        """For each item, the others that are alive with it."""
+        """Return for each item the others that are alive with it."""
         first, end = np.array(self.first), np.array(self.end)
         meets = (first[:, None] < end) & (first < end[:, None])
         np.fill_diagonal(meets, False)
         return tuple(tuple(np.flatnonzero(row).tolist()) for row in meets)
 
     def peak(self, offsets: Sequence[int]) -> int:
-        """Units up to the top of the highest item."""
+        """Return the units up to the top of the highest item."""
         return max(offset + size for offset, size in zip(offsets, self.size, strict=True))
 
 

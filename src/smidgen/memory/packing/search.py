@@ -52,7 +52,7 @@ class Bracket:
 
 @cache
 def load() -> ctypes.CDLL:
-    """The search, built for this machine; raises TargetError where that cannot be done."""
+    """Return the search, built for this machine; TargetError where that cannot be done."""
     builds = Cache(cache_folder(), find_compiler())
     built = builds.build(".so", {SOURCE.name: SOURCE.read_text()}, "-shared", SOURCE.name)
     try:
@@ -125,6 +125,6 @@ def attempt(problem: PackingProblem, order: list[int], capacity: int, decisions:
 
 
 def luby(index: int) -> int:
-    """Element `index`, from 1, of 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 …"""
+    """Return element `index`, from 1, of 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 …"""
     size = index.bit_length()
     return 1 << size - 1 if index == (1 << size) - 1 else luby(index - (1 << size - 1) + 1)

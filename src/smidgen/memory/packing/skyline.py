@@ -17,7 +17,7 @@ STRIDE = 20  # places an item moves up in the order, on average, in half of the 
 
 
 def ordered(problem: PackingProblem, order: str, random: Random, spread: float = 0.0) -> list[int]:
-    """Items by the named properties, each of them multiplied by chance where `spread` is above zero."""
+    """Order items by the named properties, each of them multiplied by chance where `spread` is above zero."""
     values = {
         "load": [max(problem.loads[first:end]) for first, end in zip(problem.first, problem.end, strict=True)],
         "lifetime": [item.end - item.start for item in problem.items],
@@ -33,7 +33,7 @@ def ordered(problem: PackingProblem, order: str, random: Random, spread: float =
 
 
 def skyline(problem: PackingProblem, rank: Sequence[float]) -> Offsets:
-    """Best-fit skyline: again and again, of the items that can lie lowest, the one of least rank."""
+    """Place by best-fit skyline: again and again, of the items that can lie lowest, the one of least rank."""
     floors = list(problem.ground)
     placed = [False] * len(rank)
     queue = [(floors[index], value, index) for index, value in enumerate(rank)]
@@ -52,7 +52,7 @@ def skyline(problem: PackingProblem, rank: Sequence[float]) -> Offsets:
 
 
 def first_fit(problem: PackingProblem, order: Sequence[int]) -> Offsets:
-    """Each item at the lowest offset where it meets none of those before it."""
+    """Place each item at the lowest offset where it meets none of those before it."""
     offsets = [-1] * len(order)
     for index in order:
         taken = sorted(
@@ -70,7 +70,7 @@ def first_fit(problem: PackingProblem, order: Sequence[int]) -> Offsets:
 
 
 def best_of_orders(problem: PackingProblem, enough: Callable[[int], bool]) -> Offsets:
-    """The best of a skyline and a first fit in every order, or the first that is good enough; milliseconds each."""
+    """Return the best of a skyline and a first fit in every order, or the first that is good enough."""
     best: Offsets = ()
     for order in ORDERS:
         indices = ordered(problem, order, Random(0))
@@ -82,7 +82,7 @@ def best_of_orders(problem: PackingProblem, enough: Callable[[int], bool]) -> Of
 
 
 def climb(problem: PackingProblem, random: Random, rounds: int, enough: Callable[[int], bool]) -> tuple[Offsets, int]:
-    """Hill climbing: change the best order a little, keep what is no worse; the offsets, and the rounds it took."""
+    """Climb: change the best order a little, keep what is no worse; return the offsets and the rounds it took."""
     orders = [_ranks(ordered(problem, order, random)) for order in ORDERS]
     rank = min(orders, key=lambda rank: problem.peak(skyline(problem, rank)))
     offsets = skyline(problem, rank)
@@ -98,7 +98,7 @@ def climb(problem: PackingProblem, random: Random, rounds: int, enough: Callable
 
 
 def _changed(problem: PackingProblem, rank: list[float], offsets: Offsets, peak: int, random: Random) -> list[float]:
-    """The ranks with one item moved: mostly one at the peak, or alive with it."""
+    """Return the ranks with one item moved: mostly one at the peak, or alive with it."""
     highest = [index for index, offset in enumerate(offsets) if offset + problem.size[index] == peak]
     top = random.choice(highest)
     moved = random.choice((top, *problem.together[top])) if random.random() < 0.7 else random.randrange(len(rank))

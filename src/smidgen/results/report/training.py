@@ -58,7 +58,7 @@ def reproduce_section(
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainingRun:
     """A finished run: the model it began with, the scheme, the data, the course, and the result."""
 
     graph: Graph
@@ -74,7 +74,7 @@ class Trained:
     profile: Profile | None = None  # of a board; None where nothing was measured
 
 
-def report_training(run: Trained) -> Report:
+def report_training(run: TrainingRun) -> Report:
     """Return the report of a run."""
     learned, where = run.learned, run.program.target.name
     labels = f"{len(run.data.classes)} classes" if run.data.classes else f"loss {run.options.loss}"
@@ -86,7 +86,7 @@ def report_training(run: Trained) -> Report:
     return Report(title, "Smidgen train", summary, tuple(_numbers(run)), learned.warnings, tuple(_sections(run)))
 
 
-def _numbers(run: Trained) -> Iterator[KeyNumber]:
+def _numbers(run: TrainingRun) -> Iterator[KeyNumber]:
     """Yield how good, how small, how much was learned, and how the loss went."""
     record = run.learned.record
     yield how_good(run.learned.first, run.learned.last, f"{len(run.data.test):,} test samples")
@@ -102,7 +102,7 @@ def _numbers(run: Trained) -> Iterator[KeyNumber]:
     yield KeyNumber("Loss of the last epoch", f"{record[-1].loss:.3f}", f"{record[0].loss:.3f} in the first")
 
 
-def _sections(run: Trained) -> Iterator[Section]:
+def _sections(run: TrainingRun) -> Iterator[Section]:
     board = None if run.profile is None else BOARDS[run.profile.target]
     yield quality_section(before_learning(run.program), run.learned.model, run.data)
     yield network_section(run.graph, run.scheme, run.options)

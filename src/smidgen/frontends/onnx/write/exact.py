@@ -30,12 +30,12 @@ from smidgen.frontends.onnx.write.plain import RULES as PLAIN_RULES
 from smidgen.frontends.onnx.write.plain import rows_first, rows_last, scale_and_shift
 from smidgen.ir import Array, Graph, Node, Op, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN, INT32_MAX
-from smidgen.numerics.int16 import shift_right
+from smidgen.numerics.fixed_point import INT32, shift_right
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.matmul import INT8_SPAN, swapped
 from smidgen.ops.normalize import epsilon_steps
 from smidgen.ops.resize import ONE
-from smidgen.ops.softmax import MAX_DIFF, SUM_BITS, exp_negative, high_mul
+from smidgen.ops.softmax import DIFF_BITS, MAX_DIFF, SUM_BITS
 from smidgen.ops.weighted import Windowed, multipliers
 
 EVERY = np.arange(INT8_MIN, INT8_MAX + 1).astype(np.int8)
@@ -259,7 +259,8 @@ def _softmax(w: ExactWriter, node: Node, op: ops.Softmax) -> None:
     x = node.ins[0]
     multiplier, shift, least = op.scaling(x.type)
     below = -np.arange(MAX_DIFF + 1)
-    exps = np.where(below >= least, exp_negative(high_mul(np.maximum(below, least) << shift, multiplier)), 0)
+    scaled = INT32.product(np.maximum(below, least) << shift, multiplier)
+    exps = np.where(below >= least, INT32.exp_negative(scaled, DIFF_BITS), 0)
     divisors = np.int64(1) << (np.arange(SUM_BITS) + 31 - 8)
     tables = {"exponentials": exps, "parts": shift_right(exps, SUM_BITS), "halves": divisors // 2, "divisors": divisors}
     ins = (w.operand(x, False), w.step(x), *w.numbers(node, tables, "int64"), w.step(node.out))

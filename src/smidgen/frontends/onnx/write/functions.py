@@ -20,9 +20,10 @@ from smidgen import numerics
 from smidgen.errors import ExportError
 from smidgen.ir import Array
 from smidgen.numerics import INT32_MAX
+from smidgen.numerics.fixed_point import INT32
 from smidgen.ops.functions import TABLES as TFLITE_TABLES
 from smidgen.ops.normalize import ROOT_BITS, SCALE_BITS, SCORE_BITS, SHIFT_BITS
-from smidgen.ops.softmax import C_32_17, C_48_17, SUM_BITS
+from smidgen.ops.softmax import SUM_BITS
 
 DOMAIN, VERSION = "smidgen", 1
 OPSET = 20  # the first with Gelu
@@ -117,7 +118,8 @@ def _numbers() -> dict[str, str]:
     single = {
         "FAR_ABOVE": 1 << 62, "ROOT_TIMES_INVERSE": 1 << ROOT_BITS, "ROOT_LEAST": rights[0],
         "SCALE_UNIT": 1 << SCALE_BITS, "SHIFT_HALF": 1 << (SHIFT_BITS - 1), "SHIFT_UNIT": 1 << SHIFT_BITS,
-        "SLOPE": C_32_17, "START": C_48_17, "ONE": 1 << 29, "HALF_LIFT": (1 << 62) + (1 << 30), "DIVISOR": 1 << 31,
+        "SLOPE": INT32.c_32_17, "START": INT32.c_48_17, "ONE": 1 << 29, "HALF_LIFT": (1 << 62) + (1 << 30),
+        "DIVISOR": 1 << 31,
     }  # fmt: skip
     return {name: ", ".join(map(str, numbers)) for name, numbers in lists.items()} | {
         name: str(number) for name, number in single.items()

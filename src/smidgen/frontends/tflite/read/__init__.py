@@ -30,7 +30,7 @@ from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import identifier
 from smidgen.ir.verifying import fits_scores
-from smidgen.ops.fusing import keep_last_states, merge_pads
+from smidgen.ops.fusion import keep_last_states, merge_pads
 from smidgen.ops.lstm import Lstm
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {**ARITHMETIC_RULES, **LAYER_RULES, **MOVE_RULES, **VARIABLE_RULES}

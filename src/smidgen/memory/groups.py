@@ -13,7 +13,7 @@ IMAGE = -1  # in an order: the next row of the image
 
 
 def stream(graph: Graph, first: int, end: int, streamed_input: bool) -> Group | None:
-    """Nodes [first, end) as a group; None where one of them cannot run row by row."""
+    """Return nodes [first, end) as a group; None where one of them cannot run row by row."""
     nodes = graph.nodes[first:end]
     if not nodes or not all(streamable(node) for node in nodes):
         return None
@@ -30,12 +30,12 @@ def stream(graph: Graph, first: int, end: int, streamed_input: bool) -> Group | 
 
 
 def whole_reads(node: Node) -> tuple[Value, ...]:
-    """The inputs of a streamable node that must be there before its first row."""
+    """Return the inputs of a streamable node that must be there before its first row."""
     return tuple(v for v in node.ins if v not in maps(node))
 
 
 def _run(nodes: tuple[Node, ...], image: Value | None, own: set[Value]) -> tuple[tuple[int, ...], dict[Value, int]]:
-    """The order, and the most rows held at once of each map that lives in the group alone."""
+    """Return the order, and the most rows held at once of each map that lives in the group alone."""
     turns = Turns(nodes, {} if image is None else {image: IMAGE})
     values = {i: node.out for i, node in enumerate(nodes)} | ({} if image is None else {IMAGE: image})
     order: list[int] = []
@@ -52,7 +52,7 @@ def _run(nodes: tuple[Node, ...], image: Value | None, own: set[Value]) -> tuple
 def _overlap(
     graph: Graph, first: int, end: int, order: tuple[int, ...], rings: Mapping[Value, int]
 ) -> Overlap[Value] | None:
-    """The pair of a map consumed and a map made that have most bytes in common; None where none have any."""
+    """Return the pair of a consumed map and a made map that share most bytes; None where none share any."""
     nodes = graph.nodes[first:end]
     kept = [node.out for node in nodes if node.out not in rings]
     pairs = [
@@ -65,12 +65,12 @@ def _overlap(
 
 
 def shared_bytes(overlap: Overlap[Value]) -> int:
-    """Bytes that lie in both maps; none where the one made ends before the other begins."""
+    """Return the bytes that lie in both maps; none where the one made ends before the other begins."""
     return min(padded(overlap.made.type.bytes) - overlap.distance, padded(overlap.consumed.type.bytes))
 
 
 def _consumed(graph: Graph, first: int, end: int, rings: Mapping[Value, int]) -> Iterator[Value]:
-    """Maps from before the group that it alone reads, by rows and under one name, up to its end."""
+    """Yield the maps from before the group that it alone reads, by rows and under one name, up to its end."""
     roots, lives = roots_of(graph), lifetimes(graph)
     nodes = graph.nodes[first:end]
     read = dict.fromkeys(v for node in nodes for v in node.ins if v in roots)

@@ -17,60 +17,60 @@ PEAK_BITS = Type((1,), "int32")
 
 
 def shown(type_: Type) -> str:
-    """A type as errors call it."""
+    """Return a type as errors name it."""
     return f"{type_.dtype}{list(type_.shape)}"
 
 
 def check_is(what: str, name: str, found: Type, expected: Type) -> None:
-    """An input is of this very type."""
+    """Raise GraphError unless an input is of this very type."""
     if found != expected:
         raise GraphError(f"{what} takes {shown(expected)} as its {name}, not {shown(found)}")
 
 
 def check_dtypes(what: str, dtypes: tuple[str, ...], *types: Type) -> None:
-    """Every input is of one of these dtypes."""
+    """Raise GraphError unless every input is of one of these dtypes."""
     for type_ in types:
         if type_.dtype not in dtypes:
             raise GraphError(f"{what} takes {' or '.join(dtypes)}, not {shown(type_)}")
 
 
 def check_rank(what: str, rank: int, *types: Type) -> None:
-    """Every input has this many dimensions."""
+    """Raise GraphError unless every input has this many dimensions."""
     for type_ in types:
         if len(type_.shape) != rank:
             raise GraphError(f"{what} takes tensors of {rank} dimensions, not {shown(type_)}")
 
 
 def check_map(what: str, *types: Type) -> None:
-    """Every input is a [1, height, width, channels] map."""
+    """Raise GraphError unless every input is a [1, height, width, channels] map."""
     for type_ in types:
         if len(type_.shape) != 4 or type_.shape[0] != 1:
             raise GraphError(f"{what} takes a [1, height, width, channels] map, not {shown(type_)}")
 
 
 def check_channels(what: str, *types: Type) -> None:
-    """Every input has a last dimension."""
+    """Raise GraphError unless every input has a last dimension."""
     for type_ in types:
         if not type_.shape:
             raise GraphError(f"{what} takes tensors with channels, not a single number")
 
 
 def check_shape(what: str, shape: tuple[int, ...]) -> None:
-    """A shape that attributes give is one that a tensor can have."""
+    """Raise GraphError unless a tensor can have the shape that attributes give."""
     possible = 1 <= len(shape) <= MAX_RANK and all(1 <= d <= MAX_BYTES for d in shape)
     if not possible or math.prod(shape) > MAX_BYTES:
         raise GraphError(f"{what} would give a tensor of shape {list(shape)[:8]}, which is not possible")
 
 
 def check_gradient(what: str, *types: Type) -> None:
-    """Every input is an int8 gradient: without a quantization, and so within ±127."""
+    """Raise GraphError unless every input is an int8 gradient: without a quantization, and so within ±127."""
     for type_ in types:
         if type_.dtype != "int8" or type_.q is not None:
             raise GraphError(f"{what} takes int8 gradients, which carry no quantization, not {shown(type_)}")
 
 
 def check_repeats(what: str, a: Type, b: Type) -> None:
-    """b has a's shape, or repeats along a's leading dimensions."""
+    """Raise GraphError unless b has a's shape, or repeats along a's leading dimensions."""
     core = b.shape
     while core and core[0] == 1:
         core = core[1:]
@@ -79,7 +79,7 @@ def check_repeats(what: str, a: Type, b: Type) -> None:
 
 
 def check_factors(what: str, factors: tuple[float, ...], *counts: int) -> None:
-    """As many factors as channels, or as else is allowed; numbers, none below 0."""
+    """Raise GraphError unless the number of factors is one of these counts, and all are finite and not negative."""
     if len(factors) not in counts:
         raise GraphError(f"{what} has {len(factors)} factors for {counts[-1]} channels")
     if not all(math.isfinite(f) and f >= 0 for f in factors):
@@ -87,7 +87,7 @@ def check_factors(what: str, factors: tuple[float, ...], *counts: int) -> None:
 
 
 def check_step_state(what: str, step_state: Type, *slots: int) -> None:
-    """The step state is one, and holds these gradients' exponents."""
+    """Raise GraphError unless this is a step state that holds the exponents of these gradients."""
     if step_state.dtype != "int32" or len(step_state.shape) != 1 or step_state.size < stochastic.FIRST_LEVEL:
         raise GraphError(f"{what} takes a step state of int32, the step and the seed first, not {shown(step_state)}")
     levels = step_state.size - stochastic.FIRST_LEVEL
@@ -97,12 +97,12 @@ def check_step_state(what: str, step_state: Type, *slots: int) -> None:
 
 
 def check_stream(what: str, stream: int) -> None:
-    """A stream and the next one have numbers that C can hold."""
+    """Raise GraphError unless C can hold the numbers of a stream and of the next one."""
     if not 0 <= stream < INT32_END - 1:
         raise GraphError(f"{what} draws from stream {stream}; streams are numbered from 0 to {INT32_END - 2}")
 
 
 def check_sums(what: str, bound: int, end: int = INT32_END) -> None:
-    """Sums of integers stay below `end`."""
+    """Raise GraphError unless sums of integers stay below `end`."""
     if not 1 <= bound < end:
         raise GraphError(f"{what} adds up to {bound:,}, beyond 1 … {end - 1:,}; train smaller maps")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from smidgen.ir import Builder, Graph, Node, Value
-from smidgen.ir.rewriting import producers, prune, rewrite, uses
+from smidgen.ir.rewriting import fuse, producers, prune, rewrite, uses
 from smidgen.ops.elementwise import Activate, Add, Mul
 from smidgen.ops.pool import AvgPool, MaxPool
 from smidgen.ops.recurrence import Recurrent
@@ -18,7 +18,7 @@ Fusing = Weighted | Add | Mul | AvgPool | MaxPool  # ops with a fused activation
 
 
 def merge_pads(graph: Graph) -> Graph:
-    """Zeros around a map become the padding of the convolutions that read it."""
+    """Turn zeros around a map into the padding of the convolutions that read it."""
     made_by = producers(graph)
 
     def rule(g: Builder, node: Node) -> Node | None:
@@ -36,37 +36,27 @@ def merge_pads(graph: Graph) -> Graph:
 
 
 def fuse_activations(graph: Graph) -> Graph:
-    """An activation joins the op before it, where nobody else reads the value between them and its scale is the same.
+    """Join an activation with the op before it, where nobody else reads the value between and its scale is the same.
 
     A float layer keeps its name, by which reports call it; in int8 files the name that counts is the activation's.
     """
-    made_by, used = producers(graph), uses(graph)
-    pairs = {
-        node.out: before
-        for node in graph.nodes
-        if isinstance(node.op, Activate)
-        and (before := made_by.get(node.ins[0])) is not None
-        and isinstance(before.op, Fusing)
-        and before.op.activation == "none"
-        and used[before.out] == 1
-        and before.out.type == node.out.type
-    }
 
-    def rule(g: Builder, node: Node) -> Node | None:
-        if not isinstance(node.op, Activate) or (before := pairs.get(node.out)) is None:
+    def join(before: Node, node: Node) -> Node | None:
+        fits = isinstance(before.op, Fusing) and before.op.activation == "none" and before.out.type == node.out.type
+        if not fits or not isinstance(node.op, Activate):
             return None
         op = replace(before.op, activation=node.op.activation)  # type: ignore[call-arg]
         return Node(op, before.ins, before.outs if before.out.type.dtype == "float32" else node.outs)
 
-    return rewrite(graph, rule, set(pairs.values()))
+    return fuse(graph, join)
 
 
 def keep_last_states(graph: Graph) -> Graph:
-    """A recurrent layer of which only the last state is read keeps no others."""
+    """Keep only the last state of a recurrent layer where no other is read."""
     made_by, used = producers(graph), uses(graph)
 
     def layer_before(value: Value) -> Node | None:
-        """The layer whose states these are, where nobody else reads them."""
+        """Return the layer whose states these are, where nobody else reads them."""
         made = made_by.get(value)
         if made is None or used[value] != 1:
             return None
