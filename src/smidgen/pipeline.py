@@ -64,9 +64,7 @@ def compile(
     frugal = where.frugal or streamed_input or most is not None
     best = _lay_out(graph, frugal, streamed_input, where.working, room is not None)
     memory.check(best.graph, best.plan, best.schedule, working=where.working)
-    phases = None
-    if one_pass and training is not None:
-        best, phases = _one_pass(model, training, best, frugal, where.working)
+    best, phases = _one_pass(model, training, best, frugal, where.working) if one_pass and training else (best, None)
     sources = codegen.generate(best.graph, best.plan, prefix, best.schedule, folders=where.folders, phases=phases)
     sources = replace(sources, replay_bytes=room or 0)
     if most is not None:

@@ -72,7 +72,7 @@ class Device(Protocol):
         )
 
     def collect(self) -> None:
-        """Begin anew with the frozen network and empty sums; the head stays."""
+        """Begin again with the frozen network and empty sums; the head stays."""
         first = {v.name: self.graph.state[v] for v in collected(self.graph)}
         self.restore({**first, **{v.name: self.state()[v.name] for v in one_pass_of(self.graph).lasting[:-1]}})
 
@@ -177,7 +177,7 @@ CODES = {
     one_pass.FEWER: "what is to be forgotten is not in the sums",
     one_pass.EMPTY: "no sample was observed yet",
     one_pass.UNSOUND: "no samples give such sums: they are damaged",
-    one_pass.GONE: "steps were made since, and the sums are gone; begin anew with collect()",
+    one_pass.GONE: "steps were made since, and the sums are gone; begin again with collect()",
 }
 
 

@@ -84,20 +84,21 @@ def features_fingerprint(graph: Graph) -> str:
     """Return a fingerprint of all that makes the features, whatever else of the network learns, and by any scheme."""
     assert graph.one_pass is not None
     collect = graph.one_pass.collect
-    whole = Graph((collect.image,), collect.outputs[1:2], collect.nodes, collect.constants)
-    front = replace(prune(whole), preprocessing=collect.preprocessing)
+    return front_fingerprint(collect, collect.outputs[1])
+
+
+def front_fingerprint(graph: Graph, features: Value) -> str:
+    """Return a fingerprint of all that makes a value of the image, by any names."""
+    whole = Graph((graph.image,), (features,), graph.nodes, graph.constants, preprocessing=graph.preprocessing)
+    front = prune(whole)
     read = dict.fromkeys(v for node in front.nodes for v in (*node.ins, *node.outs))
     names = {v: Value(f"v{i}", v.type) for i, v in enumerate(read)}
     nodes = (Node(n.op, tuple(names[v] for v in n.ins), tuple(names[v] for v in n.outs)) for n in front.nodes)
     constants = {names[v]: data for v, data in front.constants.items()}
-    renamed = replace(
-        front,
-        inputs=(names[collect.image],),
-        outputs=(names[collect.outputs[1]],),
-        nodes=tuple(nodes),
-        constants=constants,
+    image = names.get(graph.image, graph.image)
+    return fingerprint(
+        replace(front, inputs=(image,), outputs=(names[features],), nodes=tuple(nodes), constants=constants)
     )
-    return fingerprint(renamed)
 
 
 def frozen_constants(graph: Graph) -> dict[Value, Value]:
