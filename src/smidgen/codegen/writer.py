@@ -30,6 +30,7 @@ from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.memory.phases import Phases
 from smidgen.memory.rows import Cut, Group, Schedule
 from smidgen.memory.streaming import front
+from smidgen.ops.one_pass import ON_SUMS
 
 
 def is_call(node: Node) -> bool:
@@ -78,6 +79,7 @@ class Writer:
             "audio": self.audio.fields(self.schedule.streamed_input) if self.audio else None,
             **(self._step(self.graph.roles) if self.graph.roles else {}),
             "latent": self._latent(self.schedule.cut) if self.schedule.cut else None,
+            "on_sums": any(isinstance(node.op, ON_SUMS) for node in self.nodes),
             "one_pass": self._one_pass(self.graph.one_pass) if self.graph.one_pass else None,
             **self._header(), **self._body(),
             "data": self.data, "definitions": "\n\n".join(self._definitions()), "c_types": C_TYPES, "literal": literal,

@@ -102,12 +102,9 @@ def learn(
     training = program.training
     if training is None:
         raise InputError(f"{program.graph.name} was compiled without a scheme and does not learn; give one")
-    if course is None:
-        if program.graph.one_pass is None:
-            raise InputError(f"{program.graph.name} learns by steps; give a course, or compile it with one_pass=True")
-        course, epochs = ONCE, 0
-    else:
-        epochs = course.epochs
+    if course is None and program.graph.one_pass is None:
+        raise InputError(f"{program.graph.name} learns by steps; give a course, or compile it with one_pass=True")
+    course, epochs = (ONCE, 0) if course is None else (course, course.epochs)
     course.check()
     check_labels(program.graph, data)
     check_course(course, data)

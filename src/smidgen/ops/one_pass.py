@@ -153,3 +153,6 @@ class Solve(Op):
     def macs(self, node: Node) -> int:
         classes, d = node.ins[3].type.shape
         return d**3 // 6 + classes * d * d
+
+
+ON_SUMS: tuple[type[Op], ...] = (Observe, MergeSums, ForgetClass, Solve)  # whose kernels smidgen_sums.h declares

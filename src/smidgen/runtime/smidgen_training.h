@@ -5,7 +5,6 @@
 
 #include "smidgen.h"
 #include "smidgen_state.h"
-#include "smidgen_sums.h"
 
 #ifdef __cplusplus
 extern "C" {
