@@ -118,9 +118,9 @@ def five_flowers(jobs: int, network: str, budget: str) -> Iterator[Tried]:
         found = fit(graph, data, Path(folder) / "out", budget=budget, target=BOARD, on_progress=announce)
         learned = judge(sm.load(Path(folder) / "out" / "learned.smg"), rest)
         say(f"fit: {learned:.1f} of {len(rest)} photographs, {time.monotonic() - began:.0f} s")
-    chosen = " ".join(found.scheme.weights)
+    chosen = found.scheme.weights
     rate = round(found.rate.learning_rate * BATCH, 6)
-    yield Tried("fit", f"bias:{found.scheme.biases} {chosen}", rate, learned, found.board.sram_bytes)
+    yield Tried("fit", f"bias:{found.scheme.scheme.biases} {chosen}", rate, learned, found.board.sram_bytes)
     judged = Data(data.name, data.classes, data.train, rest)
     sweep = partial(_swept, graph, judged, usual_epochs(len(data.train)))
     with ProcessPoolExecutor(jobs) as pool:
@@ -146,11 +146,11 @@ def brought(name: str, data: Data, epochs: int) -> Graph:
 def deepest(graph: Graph, classes: int, most: int) -> tuple[str, int]:
     """The largest `last:K` whose planned SRAM, all counted, is at most so many bytes."""
     planner = Planner(graph, find(BOARD), sm.Options(classes), True)
-    best = ("head", planner(Scheme("head", 0)).total)
+    best = ("head", planner(Scheme("head", 0)).sram)
     for depth in range(1, len(layers(graph)) + 1):
         name = f"last:{depth}"
         try:
-            planned = planner(load_scheme(name, graph)).total
+            planned = planner(load_scheme(name, graph)).sram
         except sm.SmidgenError:  # the image would be read again, and cannot be streamed
             break
         if planned > most:
@@ -186,10 +186,10 @@ def _one_seed(
             contributions=known,
         )  # fmt: skip
         int8, measured = sm.load(out / "model.smg"), read_contributions(out / "contributions.json")
-    chosen, rate = " ".join(found.scheme.weights), round(found.rate.learning_rate * BATCH, 6)
-    accuracy = 100 * (found.learned.accuracy or 0.0)
-    tried = [Tried("", f"fit: bias:{found.scheme.biases} {chosen}", rate, accuracy, found.scheme.planned_bytes)]
-    sizes = (found.scheme.planned_bytes, found.scheme.budget_bytes)
+    chosen, rate = found.scheme.weights, round(found.rate.learning_rate * BATCH, 6)
+    accuracy = 100 * (found.learned.last.accuracy or 0.0)
+    tried = [Tried("", f"fit: bias:{found.scheme.scheme.biases} {chosen}", rate, accuracy, found.scheme.cost)]
+    sizes = (found.scheme.cost, found.scheme.budget)
     for scheme, sram in dict.fromkeys([("head", None), *(deepest(int8, len(data.classes), size) for size in sizes)]):
         tried.append(replace(train_by_hand(int8, data, scheme, None, epochs, mild, seed), sram_bytes=sram))
         say(tried[-1])

@@ -32,7 +32,7 @@ from shared import (
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
-from smidgen.results.figures import Axis, Figure, Line, Panel
+from smidgen.results.figures import Axis, Figure, Panel, Polyline
 from smidgen.results.report.page import page_of
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
@@ -124,7 +124,7 @@ def plot(result: Ratios, file: Path) -> None:
     ):
         y = tuple(getattr(t, kind) for t in result.tensors)
         told = tuple(f"{name}, {label}: {ratio:.2f}" for name, ratio in zip(names, y, strict=True))
-        lines.append(Line(label, tuple(range(len(y))), y, told, colour))
+        lines.append(Polyline(label, tuple(range(len(y))), y, told, colour))
     panel = Panel("", tuple(lines), Axis("tensor"), Axis("log10 ‖W‖ / ‖G‖"))
     title = f"Weight norm over gradient norm, {result.network}"
     file.write_text(page_of(title, result.scheme, [Figure("", (panel,), 500)]))

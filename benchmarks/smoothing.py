@@ -16,7 +16,7 @@ from rich.table import Table
 
 from shared import arguments_of, report, start
 from smidgen.selection.contributions import Contributions, LayerShare, read_contributions
-from smidgen.selection.smoothing import Fit, Measurement, measurements
+from smidgen.selection.smoothing import ContributionFit, Measurement, measurements
 
 CONTRIBUTIONS = Path(__file__).parents[1] / "src" / "smidgen" / "zoo" / "contributions"
 
@@ -34,7 +34,7 @@ class Row:
 
 def judge(found: Contributions, file: str) -> Row:
     """Every measurement beside what the others say of it."""
-    fit, known = Fit(found), measurements(found)
+    fit, known = ContributionFit(found), measurements(found)
     missed = {one: _left_out(fit, known, one) for one in known}
     shares = [one for one in known if isinstance(one, LayerShare)]
     near = [one.accuracy - _nearest(one, shares).accuracy for one in shares if _nearest(one, shares) is not one]
@@ -44,7 +44,7 @@ def judge(found: Contributions, file: str) -> Row:
     )  # fmt: skip
 
 
-def _left_out(fit: Fit, known: Sequence[Measurement], one: Measurement) -> float:
+def _left_out(fit: ContributionFit, known: Sequence[Measurement], one: Measurement) -> float:
     return fit.predict(one, fit.solve([other for other in known if other is not one])) - one.accuracy
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from experiments.incremental import FIRST, Followed, HeadGrowth, Stream
-from smidgen.results.figures import Axis, Figure, Line, Panel
+from smidgen.results.figures import Axis, Figure, Panel, Polyline
 
 SETS = ("cifar10", "flowers102")
 NAMES = {"cifar10": "CIFAR-10", "flowers102": "ten classes of Flowers-102"}
@@ -114,7 +114,7 @@ def picture(found: Sequence[Row]) -> Figure:
     panels = []
     for data in SETS:
         lines = [
-            Line(
+            Polyline(
                 one.name, seen, one.accuracies, tuple(map(shown, one.accuracies, one.spreads)),
                 COLOURS[MEMORIES.index(one.memory)], radius=3, legend=data == SETS[0],
             )

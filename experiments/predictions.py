@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from smidgen.results.choices import in_points
-from smidgen.results.figures import COLOURS, GAINS, HARMS, Axis, Bars, Figure, Line, Panel, Rule
+from smidgen.results.figures import COLOURS, GAINS, HARMS, Axis, Bars, Figure, Panel, Polyline, Rule
 from smidgen.selection.contributions import Contributions
 from smidgen.training.scheme import Scheme
 
@@ -155,7 +155,7 @@ def draw_predictions(predictions: Predictions) -> Figure:
     title = f"predicted and real: r = {predictions.correlation:.2f}, of ranks {predictions.rank_correlation:.2f}"
     gains = [gain for one in predictions.schemes for gain in (in_points(one.predicted), in_points(one.real))]
     ends = (min(gains, default=0.0), max(gains, default=0.0))
-    diagonal = Line("as predicted", ends, ends, ("", ""), "#000000", dashed=True, legend=False)
+    diagonal = Polyline("as predicted", ends, ends, ("", ""), "#000000", dashed=True, legend=False)
     panels = [
         Panel(
             title, (_scattered(predictions), diagonal), Axis("predicted gain, points of top-1"),
@@ -173,12 +173,12 @@ def draw_predictions(predictions: Predictions) -> Figure:
     return Figure(whole, tuple(panels), 460, (1.0,) * len(panels))
 
 
-def _scattered(predictions: Predictions) -> Line:
+def _scattered(predictions: Predictions) -> Polyline:
     x = tuple(in_points(one.predicted) for one in predictions.schemes)
     y = tuple(in_points(one.real) for one in predictions.schemes)
     named = (one.scheme for one in predictions.schemes)
     notes = (f"{name}\npredicted {a:+.1f}, real {b:+.1f}" for name, a, b in zip(named, x, y, strict=True))
-    return Line("schemes", x, y, tuple(notes), COLOURS["activation"], "none", radius=4.5, legend=False)
+    return Polyline("schemes", x, y, tuple(notes), COLOURS["activation"], "none", radius=4.5, legend=False)
 
 
 def _pairs(predictions: Predictions) -> Bars:

@@ -31,7 +31,7 @@ def budget_bytes(graph: Graph, budget: str) -> int:
     if not bits:
         return parse_size(budget)
     scheme = replace(load_scheme(name, graph), weight_bits=int(bits.removesuffix("bit")))
-    return Planner(graph, find(BOARD), PLANNED, streamed_input=True)(scheme).total
+    return Planner(graph, find(BOARD), PLANNED, streamed_input=True)(scheme).sram
 
 
 def search_for(graph: Graph, contributions: Contributions, budget: str) -> Found:

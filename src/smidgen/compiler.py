@@ -56,7 +56,7 @@ def probe(command: tuple[str, ...]) -> Compiler:
     """Ask a compiler what it is, and whether it builds for the very processor it runs on."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "empty.c").write_text("")
+        (folder / "empty.c").write_bytes(b"")
         version = _version(command, folder)
         # The predefined macros name the processor's features: objects are not for other processors.
         native = _execute((*command, NATIVE, "-dM", "-E", "empty.c"), folder)
@@ -150,7 +150,7 @@ class Cache:
             work = Path(name)
             for file, text in sources.items():
                 (work / file).parent.mkdir(exist_ok=True)
-                (work / file).write_text(text)
+                (work / file).write_text(text, "utf-8")
             self.compiler("-o", f"built{suffix}", *arguments, folder=work)
             built = work / f"built{suffix}"
             kept = home / f"{_contents(built)}{suffix}"

@@ -10,7 +10,7 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
-from smidgen.memory import PeakParts, Plan, ordering, streaming
+from smidgen.memory import Memory, Plan, ordering, streaming
 from smidgen.memory.layout import Working
 from smidgen.memory.phases import Phases, check_phases, lay_out_phases
 from smidgen.memory.rows import Schedule
@@ -168,25 +168,6 @@ def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Memory of a program, in bytes: SRAM for the arena, flash for constants."""
-
-    peak: int
-    lower_bound: int
-    state: int
-    constants: int
-    at_peak: PeakParts
-
-    def __str__(self) -> str:
-        return (
-            f"arena      {self.peak:>11,} bytes of SRAM; no plan of this order needs less than {self.lower_bound:,}\n"
-            f"state      {self.state:>11,} bytes of SRAM that outlive a run\n"
-            f"constants  {self.constants:>11,} bytes of flash\n"
-            f"at the peak: {self.at_peak}"
-        )
-
-
-@dataclass(frozen=True)
 class Replay:
     """Examples that a program keeps in flash to learn from again: what its frozen front made of images."""
 
@@ -198,7 +179,9 @@ class Replay:
     def __str__(self) -> str:
         return (
             f"replay     {self.flash_bytes:>11,} bytes of flash keep {self.examples:,} examples of "
-            f"{self.latent_bytes:,} bytes; a step on one skips {self.front_nodes} nodes"
+            f"{self.latent_bytes:,} bytes; a step on one skips {self.front_nodes} nodes\n"
+            "           bounded by whole pages of 256 bytes for an example and for its head, by sectors that stay "
+            "free to be erased, and by 256 places"
         )
 
 
@@ -217,9 +200,8 @@ class Program:
     @property
     def memory(self) -> Memory:
         """Return its bytes of SRAM and of flash."""
-        plan, sources = self.plan, self.sources
-        parts = memory.peak_parts(plan)
-        return Memory(sources.arena_bytes, plan.lower_bound, sources.state_bytes, sources.constant_bytes, parts)
+        found = memory.planned_memory(self.plan, self.sources.state_bytes, self.sources.constant_bytes)
+        return replace(found, peak=self.sources.arena_bytes)
 
     def start(self) -> Device:
         """Build the program and start it on its target."""

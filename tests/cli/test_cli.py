@@ -216,7 +216,7 @@ BAD_REQUESTS: tuple[tuple[dict[str, str], str], ...] = (
     ({"--lr": "nan"}, "a learning rate of nan"),
     ({"--lr": "0.1/0"}, "a learning rate of 0.1/0"),
     ({"--lr": "fast"}, "a learning rate of fast"),
-    ({"--lr": "3e38"}, "is too large; lower it; out/small.ckpt stays as it was"),
+    ({"--lr": "3e38"}, "a learning rate of 3e+38 cannot be used; give a number from 0 to 1,073,741,824"),
     ({"--weight-bits": "9"}, "weights of 9 bits"),
     ({"--momentum": "1"}, "momentum is 1.0"),
     ({"--accumulate": "0"}, "0 samples"),

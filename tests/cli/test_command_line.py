@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import smidgen as sm
-from smidgen import cli, learning
+from smidgen import cli
 from smidgen.cli import shared
 from smidgen.data.files import made_folder
 from smidgen.errors import InputError
@@ -139,7 +139,7 @@ def test_a_verb_that_fails_late_leaves_no_folder(
     monkeypatch.chdir(tmp_path)
     write_smg(small_network(), Path("small.smg"))
     monkeypatch.setattr(shared, "load_data", lambda *_: draw_shapes(5, 2))
-    monkeypatch.setattr(learning, "learn", late)
+    monkeypatch.setattr("smidgen.learning.learn", late)
     assert fails(
         "train", "small.smg", "--scheme", "last:3", "--data", "photos", "--learning-rate", "0.01", "-o", "deep/out"
     )

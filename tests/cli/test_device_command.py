@@ -182,7 +182,8 @@ def test_what_a_board_learned_goes_to_a_file_and_back(folder: Path) -> None:
     invoke("device", PROCESS, "train", *PROGRAM, *STEPS)
     assert "written to saved" in invoke("device", PROCESS, "save", "-o", "saved")
     assert Path("saved").read_bytes() == Path("kept").read_bytes(), "the bytes of the program's own save"
-    assert "loaded from saved" in invoke("device", "exec:out/example link other", "load", "-i", "saved")
+    assert "on the board from saved" in invoke("device", "exec:out/example link other", "load", "-i", "saved")
+    assert Path("other").read_bytes() == Path("saved").read_bytes(), "and it outlives the process"
     assert "loaded from the board's own memory" in invoke("device", PROCESS, "load")
     assert "saved in the board's own memory" in invoke("device", PROCESS, "save")
 

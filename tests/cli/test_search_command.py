@@ -55,7 +55,7 @@ def test_what_is_written_compiles_to_the_bytes_that_were_searched_for(folder: Pa
         "--input", "streamed", "-o", "out", "--json",
     )  # fmt: skip
     compiled = json.loads(made)
-    assert compiled["peak_bytes"] == found["planned"]["arena"]
+    assert compiled["peak_bytes"] == found["planned"]["peak"]
     assert compiled["state_bytes"] == found["planned"]["state"]
 
 
@@ -97,7 +97,7 @@ def test_a_budget_and_no_scheme_is_enough_where_contributions_ship(folder: Path,
     graph = small_network()
     found = sm.search(graph, None, "16KB", options=sm.Options(4), streamed_input=False)
     assert found.planned is not None
-    assert (found.planned.arena, found.planned.state) == (compiled["peak_bytes"], compiled["state_bytes"])
+    assert (found.planned.peak, found.planned.state) == (compiled["peak_bytes"], compiled["state_bytes"])
 
 
 def test_where_none_ship_a_rule_chooses_and_says_so(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import process_time
 
 import numpy as np
 import pytest
@@ -220,3 +221,21 @@ def test_rows_count_against_the_memory_they_take(tmp_path: Path) -> None:
         load_data(recordings(tmp_path / "r", moving(10, 400)), memory=2**15)
     with pytest.raises(DataError, match=r"0\.csv would take 54,890 bytes of memory beside 256 before, the limit"):
         load_data(recordings(tmp_path / "one", moving(1, 8000)), memory=2**15)
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_the_time_for_a_line_of_names_grows_as_the_line_does(tmp_path: Path, chosen: bool) -> None:
+    """Four times the columns take about four times as long; sixteen times where each is compared with each."""
+
+    def seconds(columns: int) -> float:
+        names = [f"c{place}" for place in range(columns)]
+        path, label = table(tmp_path, ",".join(names)), ",".join(names[::2]) if chosen else None
+        took = []
+        for _ in range(3):
+            start = process_time()
+            with pytest.raises(DataError, match="and no rows"):
+                load_data(path, label=label)
+            took.append(process_time() - start)
+        return min(took)
+
+    assert seconds(40_000) < 9 * seconds(10_000)

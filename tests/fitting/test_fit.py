@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import smidgen as sm
 from smidgen import cli
+from smidgen.cli.terminal import as_text
 from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
@@ -74,14 +75,14 @@ def test_a_fit_leaves_every_file_and_what_they_hold_agrees(fitted: tuple[Path, F
     assert tuple(one.stage for one in found.stages) == STAGES
     assert reused(found) == []
     profile = json.loads((folder / "profile.json").read_text())
-    assert profile["sram_bytes"] == found.board.sram_bytes <= found.scheme.planned_bytes <= 48 * 1024
-    assert found.board.exact
+    assert profile["sram_bytes"] == found.board.sram_bytes <= found.scheme.cost <= 48 * 1024
+    assert found.board.exact.equal
     assert json.loads((folder / "rate.json").read_text())["learning_rate"] == found.rate.learning_rate
     assert f"#define MODEL_CLASSES {len(DATA.classes)}" in (folder / "project" / "model" / "model.h").read_text()
     assert read_smg(folder / "learned.smg").classes == DATA.classes
     page = (folder / "report.html").read_text()
     assert all(one.said.split(" → ")[0][:40] in page for one in found.stages[:3])
-    assert f"{found.learned.accuracy:.1%} after" in str(found)
+    assert f"{found.learned.last.accuracy:.1%} after" in str(found)
 
 
 def test_the_stages_by_hand_give_the_same(fitted: tuple[Path, Fitted]) -> None:
@@ -94,7 +95,7 @@ def test_the_stages_by_hand_give_the_same(fitted: tuple[Path, Fitted]) -> None:
     program = sm.compile(graph, scheme, options=sm.Options(4), images=images)
     course = Course(3, found.rate.learning_rate, test_every=3)
     learned = learn(program, DATA, course)
-    assert (learned.before, learned.accuracy) == (found.learned.before, found.learned.accuracy)
+    assert (learned.first, learned.last) == (found.learned.first, found.learned.last)
     image = np.zeros(graph.inputs[0].type.shape, np.int8)
     for ours, theirs in zip(
         evaluate(learned.model, image), evaluate(read_smg(folder / "learned.smg"), image), strict=True
@@ -205,7 +206,7 @@ def test_a_file_that_someone_changed_is_left_alone(fitted: tuple[Path, Fitted], 
     assert file.read_bytes() == edited
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format": 2, "stages": {"model": 3}}', '{"format": 2, "stages": []}'])
+@pytest.mark.parametrize("text", ["", "{", '{"format": 3, "stages": {"model": 3}}', '{"format": 3, "stages": []}'])
 def test_a_damaged_ledger_is_refused_in_one_sentence(fitted: tuple[Path, Fitted], tmp_path: Path, text: str) -> None:
     folder = copied(fitted, tmp_path)
     (folder / "fit.json").write_text(text)
@@ -227,6 +228,10 @@ def test_a_float_model_is_quantized_on_the_way(tmp_path: Path) -> None:
     assert found.model.quantized
     assert "quantized to int8" in str(found.model)
     assert str(found.model).endswith("pixels as -1,1, as the model states")
+    pixels = json.loads(as_text(found))["model"]["pixels"]
+    assert (pixels["convention"], pixels["found"]) == ("-1,1", "stated")
+    assert pixels["preprocessing"]["mean"] == pixels["preprocessing"]["std"] == [0.5]
+    assert pixels["preprocessing"]["range"] == [0.0, 1.0]
     assert read_smg(tmp_path / "out" / "model.smg").inputs[0].type.dtype == "int8"
 
 
@@ -269,7 +274,7 @@ def test_a_budget_of_all_that_a_board_has_is_kept_to(tmp_path: Path) -> None:
     sm.compile(small_network(), found.scheme, small, options=sm.Options(4), streamed_input=True)  # fits, stack and all
     assert found.cost > 16 * 1024
     asked = fit(small_network(), DATA, tmp_path / "out", budget="64MB", epochs=1)
-    assert asked.scheme.budget_bytes == find_board("cortex-m7").largest_budget < 256 * 1024
+    assert asked.scheme.budget == find_board("cortex-m7").largest_budget < 256 * 1024
 
 
 def test_too_few_images_are_refused_with_the_number_needed(tmp_path: Path) -> None:
@@ -297,7 +302,7 @@ def test_the_command_shows_what_the_library_returns(tmp_path: Path, monkeypatch:
     shown = json.loads(CliRunner().invoke(cli.app, [*words, "--json"], catch_exceptions=False).stdout)
     found = fit(small_network(), sm.load_data("photos"), "out", budget="48KB", epochs=2)
     assert reused(found) == list(STAGES)
-    plain = json.loads(json.dumps(asdict(found)))
+    plain = json.loads(json.dumps(found.as_plain()))
     assert {**plain, "stages": []} == {**shown, "stages": []}
     text = CliRunner().invoke(cli.app, words, catch_exceptions=False).stdout
     assert text == f"{found}\n"

@@ -35,6 +35,11 @@ def changed(data: bytes, change: Callable[[onnx.ModelProto], object]) -> bytes:
     return made
 
 
+def loop(proto: onnx.ModelProto) -> None:
+    inner = helper.make_graph([], "inner", [], [])
+    proto.graph.node.append(helper.make_node("Loop", ["", "x"], ["z"], name="again", body=inner))
+
+
 def branch(proto: onnx.ModelProto) -> None:
     inner = helper.make_graph([], "inner", [], [])
     proto.graph.node.append(helper.make_node("If", ["x"], ["z"], name="choice", then_branch=inner, else_branch=inner))
@@ -74,10 +79,11 @@ SEVERAL = model(
 BAD: dict[str, tuple[bytes, str]] = {
     "truncated": (relu()[:40], "it is not a complete ONNX file"),
     "no model": (b"PK" + bytes(100), "it is not a complete ONNX file"),
-    "empty": (b"", "it uses opset 0; export it with one from 13"),
+    "empty": (b"", "it computes nothing; export the model again"),
     "future": (changed(relu(), lambda p: setattr(p.opset_import[0], "version", 99)), "it uses opset 99"),
     "open height": (relu((1, 3, "height", 4)), r"input 'x' leaves dimension 2 \('height'\) open"),
-    "control flow": (changed(relu(), branch), r"node 'choice' \(If\) is control flow"),
+    "control flow": (changed(relu(), loop), r"node 'again' \(Loop\) is control flow"),
+    "branches without results": (changed(relu(), branch), r"node 'choice' \(If\): it lacks a branch, or a branch has"),
     "enlarging": (one("ConvTranspose", "w", constants={"w": W}), r"\(ConvTranspose\): input .* takes one group"),
     "several": (
         SEVERAL,

@@ -165,6 +165,11 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
         two_obstacles(),
         r"not supported are 2 × COS, 1 × FILL, 1 × SIN; the first is operator 0 \(SIN\): replace it, or cut",
     ),
+    "an SVDF": (one("SVDF", int8("y", 1, 4, 4, 2)), r"\(SVDF\) is not supported; convert .* a convolution over time"),
+    "a QUANTIZE to int16": (
+        one("QUANTIZE", TfliteTensor("y", (1, 4, 4, 2), "int16", (0.001,), (0,))),
+        "tensor 'y' is int16; convert the model with int8 activations, or in float32",
+    ),
     "a custom operator": (one("CUSTOM", int8("y", 1, 4, 4, 2)), "the custom operator ''.* is not supported.*, cut"),
     "several subgraphs": (two_subgraphs(), "2 subgraphs, one is supported and .*; convert it without control flow"),
     "float16": (changed(RELU, 0, dtype="float16", scales=()), r"'net/x:0' is float16; convert the model to int8"),
@@ -218,7 +223,7 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
         one("MAX_POOL_2D", int8("y", 1, 4, 4, 2), options=TfliteOptions()), "one quantization on both sides"
     ),
     "a mean over a dimension that is not there": (
-        one("MEAN", int8("y", 1, 4, 4), integers("a", 4)), r"axis 4 does not fit 4 dimensions; convert"
+        one("MEAN", int8("y", 1, 4, 4), integers("a", 4)), r"axis 4 does not fit .1, 4, 4, 2.; export"
     ),
     "an activation that is not supported": (
         replace(CONV, operators=(replace(CONV.operators[0], options=TfliteOptions(fused_activation_function=4)),)),

@@ -75,6 +75,7 @@ ARITHMETIC: dict[str, tuple[TfliteOptions, tuple[TfliteTensor, ...], tuple[int, 
     ),
     "RESHAPE": (TfliteOptions(), (known("a", np.array([[3], [12]], "<i4")), whole("s", 2)), (3, 12)),
     "CAST": (TfliteOptions(out_data_type=TENSOR_TYPES["int32"]), (known("a", np.array([3, 12], "<i8")),), (3, 12)),
+    "TILE": (TfliteOptions(), (whole("a", 6), whole("times", 2)), (6, 6)),
 }  # fmt: skip
 
 
@@ -84,7 +85,7 @@ def test_arithmetic_of_constants_is_litert_s(code: str) -> None:
     options, ins, expected = ARITHMETIC[code]
     tensors = (
         TfliteTensor("x", (1, 36), "float32"), *ins,
-        TfliteTensor("shape", (2,), "int32"), TfliteTensor("y", (3, 12), "float32"),
+        TfliteTensor("shape", (2,), "int32"), TfliteTensor("y", expected, "float32"),
     )  # fmt: skip
     shape = len(ins) + 1
     operators = (
@@ -95,6 +96,23 @@ def test_arithmetic_of_constants_is_litert_s(code: str) -> None:
     graph = read_back(model)
     assert graph.outputs[0].type.shape == expected
     x = np.arange(36, dtype=np.float32)[None]
+    np.testing.assert_array_equal(evaluate(graph, x)[0], run_litert(model, x)[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_constant_that_is_repeated_is_one_constant(dtype: str) -> None:
+    """As a positional code is repeated for every row, then added."""
+    scales, zeros = ((0.05,), (3,)) if dtype == "int8" else ((), ())
+    code = np.random.default_rng(4).integers(-9, 9, (1, 3, 2)).astype(dtype)
+    tensors = (
+        TfliteTensor("x", (1, 6, 4), dtype, scales, zeros), replace(known("code", code), scales=scales, zeros=zeros),
+        whole("times", 1, 2, 2), *(TfliteTensor(name, (1, 6, 4), dtype, scales, zeros) for name in ("codes", "y")),
+    )  # fmt: skip
+    operators = (TfliteOperator("TILE", (1, 2), (3,)), TfliteOperator("ADD", (0, 3), (4,), version=2))
+    model = encode(TfliteModel(tensors, operators, (0,), (4,)))
+    graph = read_back(model)
+    assert [type(node.op).__name__ for node in graph.nodes] == ["Add"]
+    x = np.random.default_rng(5).integers(-99, 99, (1, 6, 4)).astype(dtype)
     np.testing.assert_array_equal(evaluate(graph, x)[0], run_litert(model, x)[0])
 
 
@@ -147,12 +165,14 @@ def test_8_bit_weights_between_floats_are_read_as_the_numbers_they_stand_for(kin
         (TfliteOperator("GATHER", (1, 3), (8,)), "it computes a constant from"),
         (TfliteOperator("SHAPE", (), (8,)), "0 inputs instead of 1 to 1"),
         (TfliteOperator("REDUCE_PROD", (0, 2), (8,)), "only where all it reads is constant"),
-        (TfliteOperator("CAST", (2,), (8,), TfliteOptions(out_data_type=TENSOR_TYPES["string"])), "a cast to string"),
+        (TfliteOperator("CAST", (2,), (5,)), "a cast to string"),
+        (TfliteOperator("TILE", (2, 4), (8,)), "it repeats .1. .-1. times"),
     ],
 )
 def test_constants_that_make_no_sense_are_refused_in_a_sentence(operator: TfliteOperator, sentence: str) -> None:
     model = reshaped_by_its_own_shape()
     tensors = list(model.tensors)
-    tensors[1], tensors[3] = whole("shape", 1, 4, 6, 2), whole("end", 77)
+    tensors[1], tensors[3], tensors[4] = whole("shape", 1, 4, 6, 2), whole("end", 77), whole("times", -1)
+    tensors[5] = replace(tensors[5], dtype="string")
     with pytest.raises(ImportModelError, match=sentence):
         read_back(encode(replace(model, tensors=tuple(tensors), operators=(operator, *model.operators[3:]))))

@@ -40,7 +40,7 @@ BAD: dict[str, tuple[nn.Module, tuple[int, ...], str]] = {
     "enlarging": (nn.ConvTranspose2d(4, 4, 2, groups=2), (1, 4, 4, 4), "takes one group over one or two dimensions"),
     "normalized": (nn.GroupNorm(2, 4), (1, 4), r"\(native_group_norm\): .*give one or two dimensions of a map"),
     "batch": (nn.Linear(3, 2), (8, 3), r"is a batch of 8, \[8, 3\]; give a batch of 1"),
-    "log": (nn.LogSoftmax(1), (1, 3), "end the module at its logits"),
+    "choice": (Of(lambda x: x.argmax(1)), (1, 3), "end the module at its logits"),
     "unknown": (Of(torch.sin), (1, 3), r"'sin' \(sin\) is not supported"),
     "several": (
         Of(lambda x: torch.sin(torch.sin(x)) + torch.cos(x).relu() + torch.cos(torch.ones(3))),

@@ -34,7 +34,7 @@ from smidgen.ops import Dense
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.ops.state import Overlay
 from smidgen.pipeline import Program, compile
-from smidgen.targets.host import Host
+from smidgen.targets.host import Host, HostDevice
 from smidgen.training import HeadDtype, Options
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.litert import LiteRT
@@ -159,7 +159,7 @@ def test_every_epoch_shows_all_images_in_an_order_and_with_crops_of_its_own() ->
         (replace(COURSE, learning_rate=-1.0), "rate of -1.0"),
         (replace(COURSE, learning_rate=math.nan), "rate of nan"),
         (replace(COURSE, learning_rate=math.inf), "rate of inf"),
-        (replace(COURSE, learning_rate=1e39), "rate of 1e\\+39"),
+        (replace(COURSE, learning_rate=1e38), "rate of 1e\\+38 cannot be used; give a number from 0 to 1,073,741,824"),
         (replace(COURSE, schedule="steps"), "no schedule 'steps'; known are cosine, constant"),  # type: ignore[arg-type]
         (replace(COURSE, warmup=3.0), "warm-up of 3.0 epochs does not fit 2"),
         (replace(COURSE, seed=-1), "seed of -1"),
@@ -185,13 +185,16 @@ def test_a_learning_rate_at_which_updates_saturate_or_the_loss_grows_is_said(hos
     assert "that of guessing among 4 classes 1.386: learning diverges at a rate of 30; lower it" in diverged
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(host: Host, tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoint(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "run.ckpt"
     learn(program(host), DATA, COURSE, checkpoint=path)
     before = path.read_bytes()
-    message = r"at step \d+ of epoch 1: a learning rate of 3e\+38 is too large; lower it; .*run\.ckpt stays as it was"
+    message = r"at step \d+ of epoch 1: a learning rate of 1000 is too large; lower it; .*run\.ckpt stays as it was"
+    monkeypatch.setattr(HostDevice, "train", lambda *_: math.nan)  # as other firmware may answer
     with pytest.raises(LearningError, match=message):
-        learn(program(host), DATA, Course(1, 3e38), checkpoint=path)
+        learn(program(host), DATA, Course(1, 1000.0), checkpoint=path)
     assert path.read_bytes() == before
 
 
@@ -213,8 +216,8 @@ def damaged_checkpoints(data: bytes) -> list[tuple[bytes, str]]:
         (bytes(flipped), "its bytes are not those that were written"),
         (save(state), "not a Smidgen checkpoint"),
         (save(state | {"half": np.zeros(2, np.float16)}, {HEADER: "{}"}), "'half' of a type that state never has"),
-        (save(state, {HEADER: "not JSON"}), "JSONDecodeError"),
-        (described(run="{}"), "KeyError"),
+        (save(state, {HEADER: "not JSON"}), "damaged: it is not whole JSON"),
+        (described(run="{}"), "damaged: it has no 'format'"),
         (described(run=newer), "has format 2, this Smidgen reads 1"),
         (described(run=text["run"].replace('"epoch": 2', '"epoch": 1')), "not those that were written"),
     ]

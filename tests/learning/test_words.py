@@ -202,12 +202,12 @@ def test_a_budget_of_sram_counts_the_front_end(keywords: str) -> None:
         Planner(one, BoardTarget(), Options(3), True, lambda _: None).biases(0, 12)
         for one in (graph, replace(graph, preprocessing=None))
     ]
-    assert planned[0].total - planned[1].total == 3_518
+    assert planned[0].sram - planned[1].sram == 3_518
     with compile(graph, "head", "cortex-m7", options=Options(3), streamed_input=True).start() as device:
         assert isinstance(device, BoardDevice)
         device.audio_features(_second(1, "low"))
         device.train(np.zeros((1, 49, 10, 1), np.int8), 0, 0.1)
-        assert device.memory().bytes <= planned[0].total
+        assert device.memory().bytes <= planned[0].sram
 
 
 def test_the_front_end_is_measured_on_a_board() -> None:

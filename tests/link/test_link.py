@@ -15,18 +15,15 @@ from smidgen.errors import InputError
 from smidgen.ir import Array
 from smidgen.link import Line, LinkedDevice, LinkError, Stream, Timing, connect
 from smidgen.link.frames import (
-    ANSWER,
     REQUEST,
     Command,
     Frames,
     ProcessStream,
     Status,
-    content_of,
     frame,
     read_answer,
     request_frame,
 )
-from smidgen.link.line import HELLO
 from smidgen.pipeline import Program, compile
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import EmulatedStream
@@ -197,12 +194,63 @@ def test_requests_out_of_order_and_without_a_session_change_nothing(emulated: tu
     assert _asked(stream, request_frame(9, 10, Command.LABEL, struct.pack("<Ii", 4, 1)))[10] == Status.REFUSED
 
 
+def test_another_request_under_the_last_ones_number_is_not_taken_for_it(
+    emulated: tuple[Program, EmulatedStream],
+) -> None:
+    _, stream = emulated
+    assert _asked(stream, request_frame(9, 7, Command.HELLO, b""))[10] == Status.DONE
+    assert _asked(stream, request_frame(9, 8, Command.RESET, b""))[10] == Status.DONE
+    assert _asked(stream, request_frame(9, 8, Command.RESET, b"\1"))[10] == Status.DISORDER
+    assert _asked(stream, request_frame(9, 8, Command.SAVE, b""))[10] == Status.DISORDER
+    assert _asked(stream, request_frame(9, 8, Command.RESET, b""))[10] == Status.DONE
+    assert _asked(stream, request_frame(9, 9, Command.SAVE, b""))[10] == Status.DONE
+
+
 def test_frames_longer_than_any_are_damaged_and_the_next_one_is_read(emulated: tuple[Program, EmulatedStream]) -> None:
     _, stream = emulated
     for size in (225, 229, 240, 300, 5000):
         answer = _asked(stream, request_frame(9, 7, Command.HELLO, bytes(size)))
         assert (answer[:4], answer[10]) == (bytes(4), Status.DAMAGED)
         assert _asked(stream, request_frame(9, 7, Command.HELLO, bytes(224)))[10] == Status.DONE
+
+
+class Halved:
+    """A stream to a board that from its restart on learns at half the rate that it is told."""
+
+    def __init__(self, stream: EmulatedStream) -> None:
+        self.stream, self.name, self._halves = stream, stream.name, False
+
+    def read(self, seconds: float) -> bytes:
+        return self.stream.read(seconds)
+
+    def write(self, data: bytes) -> None:
+        (content,) = Frames().take(data)
+        assert content is not None
+        session, number, command = REQUEST.unpack_from(content)
+        if self._halves and command == Command.TRAIN:
+            (rate,) = struct.unpack("<f", content[REQUEST.size :])
+            data = request_frame(session, number, command, struct.pack("<f", rate / 2))
+        self.stream.write(data)
+
+    def close(self) -> None:
+        self.stream.close()
+
+    def reset(self) -> None:
+        self._halves = True
+        self.stream.reset()
+
+
+def test_a_board_that_learns_otherwise_after_a_restart_is_not_gone_on_with(
+    emulated: tuple[Program, EmulatedStream],
+) -> None:
+    program, stream = emulated
+    line = Halved(stream)
+    with LinkedDevice(program.graph, Line(line)) as device:
+        for image, label in samples(program.graph, 3):
+            device.train(image, label, RATE)
+        line.reset()
+        with pytest.raises(LinkError, match=r"a step that was taken before now gives .*its memory or its program has"):
+            device.predict(image)
 
 
 def test_an_image_that_breaks_off_teaches_nothing(emulated: tuple[Program, EmulatedStream], streamed: bool) -> None:
@@ -322,79 +370,3 @@ def test_no_bytes_make_the_firmware_leave_its_buffers(sanitized: Path, tmp_path:
     assert said >= {Status.DONE, Status.DAMAGED, Status.UNKNOWN, Status.REFUSED}
     assert answers[-1] is not None
     assert (answers[-1].session, answers[-1].status) == (2, Status.DONE)
-
-
-def test_frames_come_back_from_cobs_and_no_damage_of_one_byte_is_taken_for_content() -> None:
-    rng = np.random.default_rng(0)
-    for size in (*range(12), 100, 249, 250, 251, 400):
-        content = bytes(size) if size % 2 else rng.bytes(size)
-        coded = frame(content)
-        assert coded[0] == coded[-1] == 0
-        assert 0 not in coded[1:-1]
-        assert list(Frames().take(coded)) == [content]
-        for at in range(1, len(coded) - 1, 1 + size // 100):
-            for spoiled in (coded[:at] + coded[at + 1 :], coded[:at] + coded[at : at + 1] + coded[at:]):
-                assert content not in (found for found in Frames().take(spoiled)) or spoiled == coded
-    assert content_of(b"") is None
-
-
-class Scripted:
-    """A board that answers each request with the next of these: how it went, and data."""
-
-    name = "board"
-
-    def __init__(self, *said: tuple[Status, bytes]) -> None:
-        self._said, self._came, self._asked = list(said), b"", Frames()
-
-    def read(self, seconds: float) -> bytes:
-        came, self._came = self._came, b""
-        return came
-
-    def write(self, data: bytes) -> None:
-        for content in self._asked.take(data):
-            assert content is not None
-            session, number, _ = REQUEST.unpack_from(content)
-            status, said = self._said.pop(0)
-            self._came += frame(ANSWER.pack(session, 0, number, status) + said)
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-def hail(piece: int = 224, version: int = 1) -> tuple[Status, bytes]:
-    return Status.DONE, HELLO.pack(version, piece, 1, 2, 100, 300, 4, 5, 6)
-
-
-ANSWERS: dict[str, tuple[tuple[tuple[Status, bytes], ...], str]] = {
-    "short hello": (((Status.DONE, b"hail"),), "board answers hello with 4 bytes, not 32; it was compiled by another"),
-    "another version": ((hail(version=2),), "board speaks version 2 of the link, this Smidgen 1; compile and flash"),
-    "no pieces": ((hail(piece=0),), "board takes pieces of 0 bytes, a link has at least 16; compile and flash"),
-    "short figures": ((hail(), (Status.DONE, b"few")), "board answers statistics with 3 bytes, not 32"),
-    "no code": ((hail(), (Status.FAILED, b"")), "board answers statistics with 0 bytes, not 4"),
-    "a code": ((hail(), (Status.FAILED, b"\xfa\xff\xff\xff")), r"statistics failed on the board, its function gave -6"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", ANSWERS)
-def test_answers_that_no_link_gives_are_told_in_one_sentence(what: str) -> None:
-    said, message = ANSWERS[what]
-    line = Line(Scripted(*said), QUICK)
-
-    def ask() -> None:
-        line.hello()
-        line.statistics()
-
-    with pytest.raises(LinkError, match=message) as raised:
-        ask()
-    assert "\n" not in str(raised.value)
-
-
-STORE_CODES = {-3: "what another program learned", -4: "another version of the store", -5: "no room", -6: "too few"}
-
-
-@pytest.mark.parametrize("code", STORE_CODES)
-def test_what_a_boards_store_refuses_is_told_in_its_words(code: int) -> None:
-    line = Line(Scripted(hail(), (Status.FAILED, struct.pack("<i", code))), QUICK)
-    line.hello()
-    with pytest.raises(LinkError, match=rf"save failed on the board, its function gave {code} .*{STORE_CODES[code]}"):
-        line.ask(Command.SAVE)

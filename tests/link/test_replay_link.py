@@ -102,6 +102,7 @@ def test_what_was_kept_outlives_a_restart_and_other_programs_are_refused(
     (tmp_path / "other" / "kept.ring").write_bytes((tmp_path / "out" / "kept.ring").read_bytes())
     assert "its flash is another program's" in failing("device", elsewhere, "replay", "1", "--lr", "0.01")
     assert "cannot be taken; give 1 step or more" in failing("device", port, "replay", "0", "--lr", "0.01")
+    assert "a learning rate of 1e+38 cannot be used; give" in failing("device", port, "replay", "1", "--lr", "1e38")
     assert "give the rate that train used" in failing("device", port, "replay", "1", "--lr", "auto")
 
 

@@ -93,7 +93,7 @@ def test_a_profile_shows_parts_that_add_up_to_all_of_its_memory() -> None:
     from smidgen.results.profile import profile
 
     found = profile(sm.compile(small_network(), "last:2", "cortex-m7", options=sm.Options(4)), 1)
-    assert found.plan.at_peak.bytes == found.plan.peak_bytes == found.sram.arena
+    assert found.plan.at_peak.bytes == found.plan.peak == found.sram.arena
     s = found.sram
     assert s.arena + s.state + s.other + s.stack == found.sram_bytes
     assert found.flash.code + found.flash.constants == found.flash_bytes

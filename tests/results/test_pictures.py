@@ -27,14 +27,15 @@ from smidgen.results.choices import (
     draw_scheme,
     draw_search,
 )
-from smidgen.results.figures import HARMS, Bars, Line
+from smidgen.results.figures import HARMS, Bars, Polyline
+from smidgen.results.memory import draw_arena, life_cycle
 from smidgen.results.report.page import WIDE, page_of
 from smidgen.results.svg import svg
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.found import Found, Improvement, LayerGain, Method, Pareto
 from smidgen.training import build_training
 from smidgen.training.head import layers
-from smidgen.training.scheme import Scheme, analytic_memory, resolve
+from smidgen.training.scheme import Scheme, analytic_memory, load_scheme, resolve
 from tests.support.contributions import measured
 from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
@@ -83,7 +84,7 @@ def test_an_exact_search_is_a_line_and_the_others_are_drawn_as_they_went() -> No
     assert (list(random.x), list(random.y)) == ([1, 7, 400, 500], [10.0, 20.0, 25.0, 25.0])
     assert list(evolutionary.y)[-1] == 28.0
     assert [trace.name for trace in figure.traces] == ["exact: +30.00", "random: +25.00", "evolutionary: +28.00"]
-    assert len({trace.colour for trace in figure.traces if isinstance(trace, Line)}) == 3
+    assert len({trace.colour for trace in figure.traces if isinstance(trace, Polyline)}) == 3
     assert "131,072 bytes" in figure.title
 
 
@@ -206,3 +207,18 @@ def write_shapes(folder: Path, data: Data) -> None:
         place = folder / data.classes[label]
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(place / f"{number}.png")
+
+
+def test_a_colour_has_one_name_in_each_legend() -> None:
+    graph = small_network()
+    figures = (
+        draw_scheme(graph, load_scheme("last:3", graph), sm.Options(4)),
+        draw_arena(life_cycle(sm.compile(graph, "last:3", options=sm.Options(4)))),
+    )
+    for figure in figures:
+        colours: dict[str, set[str]] = {}
+        for trace in figure.traces:
+            if trace.legend:
+                colour = trace.colour if isinstance(trace, Polyline) else trace.key or trace.colours[0]
+                colours.setdefault(colour, set()).add(trace.name)
+        assert [names for names in colours.values() if len(names) > 1] == []

@@ -22,12 +22,12 @@ from smidgen.frontends.native import read_smg, write_smg
 from smidgen.inference import ClassesTested
 from smidgen.learning import Course, learn
 from smidgen.records import from_plain
-from smidgen.results.figures import Axis, Figure, Line, Panel
+from smidgen.results.figures import Axis, Figure, Panel, Polyline
 from smidgen.results.memory import life_cycle
 from smidgen.results.profile import Profile, profile
 from smidgen.results.report import Report, Section, render
 from smidgen.results.report.learned import SIDE, before_learning, picture, quality_section, show_samples
-from smidgen.results.report.page import Cell, Chart, Fact, Facts, Gallery, KeyNumber, Matrix, Part, Stack, Table
+from smidgen.results.report.page import Chart, Fact, Facts, Gallery, KeyNumber, Matrix, Part, Stack, Table, TableCell
 from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
 from smidgen.selection.found import Found, LayerGain, Pareto
 from smidgen.targets.boards import BOARDS
@@ -60,6 +60,8 @@ def test_memory_and_instructions_are_the_profiles(program: sm.Program, found: sm
     assert isinstance(flash, Stack)
     assert (sram.used, sram.whole, sram.limit) == (found.sram_bytes, board.sram.bytes, 65536)
     assert (flash.used, flash.whole) == (found.flash_bytes, board.flash.bytes)
+    assert sum("else" in part.name for part in flash.parts) == 1
+    assert len({part.tone for part in flash.parts}) == len(flash.parts)
     assert isinstance(arena, Chart)
     tensors, alive = arena.tables
     assert [row[2].number for row in tensors.rows] == [one.bytes for one in life_cycle(program).tensors]
@@ -168,8 +170,8 @@ def test_what_memory_buys_is_drawn_where_it_is_known() -> None:
 
 def test_every_block_is_on_the_page_and_no_name_can_break_it() -> None:
     name = "</script><b>&\"'"
-    figure = Figure(name, (Panel(name, (Line(name, (0, 1), (0, 1), (name, name), "#000000"),), Axis(name)),), 300)
-    table = Table(name, (name, "n"), ((Cell(name), Cell("5", 5, 0.5)),))
+    figure = Figure(name, (Panel(name, (Polyline(name, (0, 1), (0, 1), (name, name), "#000000"),), Axis(name)),), 300)
+    table = Table(name, (name, "n"), ((TableCell(name), TableCell("5", 5, 0.5)),))
     blocks = (
         Chart(figure, name, (table,)), table, replace(table, folded=False),
         Stack(name, (Part(name, 1, "t"),), 2, name, 1), Matrix((name, "b"), ((1, 0), (2, 3)), name),

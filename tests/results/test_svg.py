@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.fitting import fit
-from smidgen.results.figures import Axis, Band, Bars, Figure, Line, Mark, Note, Panel, Rule
+from smidgen.results.figures import Axis, Band, Bars, Figure, Mark, Note, Panel, Polyline, Rule
 from smidgen.results.memory import draw_memory
 from smidgen.results.report.page import page_of
 from smidgen.results.svg import HEADING, WIDTH, svg
@@ -50,7 +50,7 @@ def scale(picture: Element, axis: str) -> tuple[float, float]:
 @settings(max_examples=examples(40))
 def test_points_lie_where_the_axes_say(pairs: list[tuple[int, float]]) -> None:
     xs, ys = zip(*pairs, strict=True)
-    picture = drawn(Line("line", xs, ys, tuple(map(str, ys)), "#123456", radius=3), y=Axis(low=-1.1e6, high=1.1e6))
+    picture = drawn(Polyline("line", xs, ys, tuple(map(str, ys)), "#123456", radius=3), y=Axis(low=-1.1e6, high=1.1e6))
     (per_x, zero_x), (per_y, zero_y) = scale(picture, "x"), scale(picture, "y")
     circles = list(picture.iter(f"{SVG}circle"))
     assert notes(picture) == [str(y) for y in ys]
@@ -98,7 +98,7 @@ def test_an_axis_has_round_numbers_that_do_not_meet(a: float, b: float) -> None:
 
 def test_a_logarithmic_axis_is_one() -> None:
     xs = (1, 10, 100, 1000)
-    picture = drawn(Line("line", xs, (0, 1, 2, 3), ("",) * 4, "#000000", radius=2), x=Axis(log=True))
+    picture = drawn(Polyline("line", xs, (0, 1, 2, 3), ("",) * 4, "#000000", radius=2), x=Axis(log=True))
     at = [float(str(circle.get("cx"))) for circle in picture.iter(f"{SVG}circle")]
     steps = [b - a for a, b in pairwise(at)]
     assert steps == pytest.approx([steps[0]] * 3, abs=0.1)
@@ -120,7 +120,7 @@ def test_nothing_is_drawn_outside_its_panel_and_names_are_only_text() -> None:
 
 def test_the_legend_has_every_name_once_and_panels_side_by_side_do_not_meet() -> None:
     names = [f"a rather long name of trace number {n}" for n in range(12)]
-    lines = tuple(Line(name, (0, 1), (0, 1), ("", ""), "#000000") for name in names)
+    lines = tuple(Polyline(name, (0, 1), (0, 1), ("", ""), "#000000") for name in names)
     figure = Figure("", (Panel("one", lines), Panel("two", lines)), 500, (1, 3))
     text = svg(figure)
     assert [text.count(f">{name}</text>") for name in names] == [1] * len(names)
@@ -146,14 +146,18 @@ def test_the_report_of_a_fit_is_small_and_tells_what_was_found(tmp_path: Path) -
     page = (tmp_path / "out" / "report.html").read_text()
     assert len(page.encode()) < LIMIT
     scheme, learning, arena, _, contributions = charts(page)
-    assert [name for name, _ in traces(learning)] == ["course", "trials"]
-    assert [f"epoch {n}: {loss:.3f}" for n, loss in enumerate(found.learned.losses, 1)] == notes(learning)[:2]
-    assert any(name == "bias learns" for name, _ in traces(scheme))
+    assert [name for name, _ in traces(learning)] == ["course", "tests", "trials"]
+    assert [f"epoch {one.number}: {one.loss:.3f}" for one in found.learned.record] == notes(learning)[:2]
+    assert any(name == "biases" for name, _ in traces(scheme))
+    assert notes(learning)[2:5] == [
+        f"before: {found.learned.first.accuracy:.1%}",
+        *(f"epoch {one.number}: {one.accuracy:.1%}" for one in found.learned.record),
+    ]
     assert notes(contributions)
     assert notes(arena)
     for one in found.stages[:-1]:
         assert one.said in unescape(page)
-    assert f"{found.board.mhz} MHz if it retires {found.board.instructions_per_cycle:g} instructions per cycle" in page
+    assert f"{found.board.time.mhz} MHz if it retires {found.board.time.instructions_per_cycle:g} instructions" in page
 
 
 def test_a_page_without_pictures_is_a_page() -> None:

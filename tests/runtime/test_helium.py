@@ -23,11 +23,9 @@ from smidgen.targets.qemu import find_qemu
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 from smidgen.training import Options
 from smidgen.zoo import build_zoo
-from tests.runtime.test_packed import CASE_RUNS, WARNINGS, agrees, dense_layers, layers
-from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.guarded_boards import GuardedBoard
+from tests.runtime.test_packed import WARNINGS, agrees, dense_layers, layers
+from tests.support.cases import RUNS, inputs, together
 from tests.support.tools import need_compiler, needs
-from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
 from tests.support.training_inputs import TrainingCase
 from tests.targets.test_board_training import differing
 from tests.targets.test_board_training import layers as trained_layers
@@ -37,20 +35,7 @@ needs_qemu = needs("qemu-system-arm")
 
 @pytest.fixture(scope="session")
 def m55(cache: Path) -> BoardTarget:
-    return GuardedBoard(resize(BOARDS["mps3-an547"], stack="64KB"), cache=cache)  # with room for all cases at once
-
-
-@pytest.mark.slow
-@needs_qemu
-@pytest.mark.parametrize("frugal", [True, False], ids=["rows", "maps"])
-def test_every_case_in_vectors_agrees_with_numpy(m55: BoardTarget, frugal: bool) -> None:
-    agrees(GRAPHS, CASE_RUNS, compile(together(), target=replace(m55, frugal=frugal)))
-
-
-@pytest.mark.slow
-@needs_qemu
-def test_every_case_trains_in_vectors_as_numpy_does(m55: BoardTarget) -> None:
-    assert differing(m55, TRAINING_CASES, TRAINING_GRAPHS) == []
+    return BoardTarget(resize(BOARDS["mps3-an547"], stack="64KB"), cache=cache)  # with room for all cases at once
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from smidgen.codegen import RUNTIME, is_source, runtime_files
+from smidgen.codegen import PORTABLE, RUNTIME, is_source, runtime_files
 from smidgen.pipeline import compile
 from smidgen.targets.boards import M0PLUS, M7, M55, Core
 from smidgen.targets.image import CallGraph, read_calls
@@ -104,3 +104,9 @@ def test_what_allocates_or_keeps_state_is_found(tmp_path: Path) -> None:
         "int smg_bad(void) { calls += 2; return malloc(4) ? count++ : calls; }\n"
     )
     assert set(faults(built(tmp_path / "bad.c", tmp_path))) == {"malloc", ".bss.calls", ".data.count"}
+
+
+@pytest.mark.parametrize("folders", [(), ("scalar",), ("cortex_m",), ("cortex_m", "helium")], ids=str)
+def test_what_a_header_calls_comes_with_it(folders: tuple[str, ...]) -> None:
+    found = runtime_files({"smg_conv2d_weight_step"}, (*PORTABLE, *folders))
+    assert {"weight_taps.h", "accumulate.c"} <= {path.name for path in found}

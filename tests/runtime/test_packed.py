@@ -23,7 +23,7 @@ from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 from smidgen.training import Options
 from tests.support.case_parts import Q, Weights
 from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.guarded_boards import GuardedBoard, PortableBoard, watched
+from tests.support.guarded_boards import PortableBoard, watched
 from tests.support.loss_tasks import compare
 from tests.support.networks import CLASSES, Drawn, samples
 from tests.support.tiers import examples, first
@@ -34,7 +34,7 @@ Run = dict[str, tuple[Array, ...]]  # a graph's inputs, by its name
 
 @pytest.fixture(scope="session")
 def m7(cache: Path) -> BoardTarget:
-    return GuardedBoard(resize(BOARDS["mps2-an500"], stack="64KB"), cache=cache)  # with room for all cases at once
+    return BoardTarget(resize(BOARDS["mps2-an500"], stack="64KB"), cache=cache)  # with room for all cases at once
 
 
 @pytest.fixture(scope="session")
@@ -71,13 +71,6 @@ def test_every_case_in_portable_c_agrees_with_numpy_on_the_board(portable: Board
 @needs("arm-none-eabi-gcc")
 def test_gcc_builds_kernels_in_packed_arithmetic_of_the_same_bytes(m7: BoardTarget) -> None:
     agrees(GRAPHS, CASE_RUNS[-2:], compile(together(), target=replace(m7, toolchain="gcc")))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m33"])
-def test_other_cores_with_packed_arithmetic_agree_with_numpy(m7: BoardTarget, core: str) -> None:
-    board = replace(m7.board, core=BOARDS[core].core)
-    agrees(GRAPHS, CASE_RUNS[-1:], compile(together(), target=replace(m7, board=board)))
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def test_power_that_fails_while_examples_are_replayed_leaves_old_or_new_state_an
     done = subprocess.run([tmp_path / "checks"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     cuts = [int(found) for found in re.findall(r"part \d: (\d+) cuts", done.stdout)]
-    assert len(cuts) == 5
+    assert len(cuts) == 8
     assert sum(cuts) > 1000
 
 

@@ -13,8 +13,8 @@ from smidgen.ir import Array, QParams, Type
 from smidgen.ops.conv import ConvGradWeight
 from smidgen.ops.gradient import GradOp
 from smidgen.targets.boards import M0PLUS, M3, Core
+from smidgen.targets.firmware import BoardTarget
 from tests.support.case_parts import Rng
-from tests.support.guarded_boards import GuardedBoard
 from tests.support.training_cases import HOWS, conv_grad, depthwise_grad, fused
 from tests.support.training_inputs import Feed, Shape, TrainingCase, gradients
 from tests.targets.test_board_training import ROOMY, differing
@@ -59,4 +59,4 @@ def test_sums_that_16_bits_just_hold_or_do_not_are_numpys(core: Core, cache: Pat
     step = fused("step", ConvGradWeight, Shape((2, 3, 16), 8), next(iter(HOWS.values())))  # so that a program learns
     drawn = [step, *(replace(case, name=f"{case.name}-{i}") for i in range(4) for case in cases())]
     graphs = {case.name: case.build(np.random.default_rng(i)) for i, case in enumerate(drawn)}
-    assert differing(GuardedBoard(replace(ROOMY, core=core), cache=cache), drawn, graphs) == []
+    assert differing(BoardTarget(replace(ROOMY, core=core), cache=cache), drawn, graphs) == []

@@ -19,7 +19,7 @@ from smidgen.targets.boards import BOARDS, M0PLUS, M7, resize
 from smidgen.targets.firmware import BoardDevice, BoardTarget
 from tests.support.case_parts import Q, Weights
 from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.guarded_boards import GuardedBoard, PortableBoard, touched, uses, watched
+from tests.support.guarded_boards import PortableBoard, touched, uses, watched
 from tests.support.native import declarations
 from tests.support.tiers import first
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
@@ -62,7 +62,7 @@ def used(program: Program, runs: Sequence[tuple[Array, ...]]) -> tuple[Kernels, 
     return {use.kernel for use in every}, written
 
 
-KINDS = {"packed": (GuardedBoard, M7), "portable": (PortableBoard, M7), "scalar": (GuardedBoard, M0PLUS)}
+KINDS = {"packed": (BoardTarget, M7), "portable": (PortableBoard, M7), "scalar": (BoardTarget, M0PLUS)}
 
 
 @pytest.mark.parametrize("kind", first(*KINDS))

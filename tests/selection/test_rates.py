@@ -23,7 +23,7 @@ from smidgen.learning import Course, LearningError, learn
 from smidgen.ops.rules import Momentum
 from smidgen.pipeline import Program, compile
 from smidgen.selection import rates
-from smidgen.selection.rates import RATES, USUAL, RateProgress, RateTrial, choose_rate, make_course
+from smidgen.selection.rates import RATES, USUAL, ChosenRate, RateProgress, RateTrial, choose_rate, make_course
 from smidgen.selection.trials import hold_back
 from smidgen.targets.device import Device
 from smidgen.targets.host import Host, HostDevice
@@ -180,6 +180,24 @@ def test_where_nothing_was_learned_yet_the_safe_rate_is_taken_unless_it_is_clear
     assert promising(2.0, 1.9, 2.0, 1.9) == 2
 
 
+@pytest.mark.parametrize(
+    ("losses", "steps", "best", "said"),
+    [
+        ((0.70, 0.50, 0.51), (512, 512, 512), 2, "; 4/256 is the highest rate close to the least loss, 0.500 at 2/256"),
+        ((1.00, 0.99, 1.01), (512, 512, 512), 0, "; 1/256 is usually safe, and close to the least loss, 0.990"),
+        ((0.40, 0.50, 0.60), (256, 512, 512), 1, "; lower losses are of trials that ended before 512 steps"),
+        ((0.70, 0.50, 0.60), (512, 512, 512), 1, "by trials of up to 512 steps"),
+    ],
+    ids=["close", "plateau", "ended", "least"],
+)
+def test_a_rate_whose_loss_is_not_the_least_is_chosen_for_a_reason_that_is_said(
+    losses: tuple[float, ...], steps: tuple[int, ...], best: int, said: str
+) -> None:
+    tried = tuple(map(RateTrial, (1 / 256, 2 / 256, 4 / 256), steps, losses))
+    rate = tried[best].learning_rate
+    assert ChosenRate(rate, rate, 1.0, tried, 30, 10, guessing=1.0).verdict.endswith(said)
+
+
 def test_rates_beyond_the_usual_ones_are_tried_while_the_best_stands_at_the_end(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +226,7 @@ def test_what_cannot_be_tried_is_said_in_one_sentence(host: Host, monkeypatch: p
         choose_rate(program(host, data=tiny), tiny, COURSE)
     with pytest.raises(InputError, match="learn on this machine"):
         choose_rate(compile(small_network(), target=host), DATA, COURSE)
-    monkeypatch.setattr(rates, "RATES", tuple((3 + k / 25) * 1e38 for k in range(10)))
+    monkeypatch.setattr(HostDevice, "train", lambda *_: math.nan)
     with pytest.raises(LearningError, match="numbers are no longer finite"):
         choose_rate(program(host), DATA, COURSE)
 

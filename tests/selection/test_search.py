@@ -190,7 +190,7 @@ def test_what_is_found_for_128_kib_profiles_within_it_on_the_board(mcunet: Graph
     program = sm.compile(mcunet, found.scheme, "cortex-m7", options=options, streamed_input=True)
     measured_on_board = profile(program, steps=1)
     assert found.planned is not None
-    assert (program.memory.peak, program.memory.state) == (found.planned.arena, found.planned.state)
+    assert (program.memory.peak, program.memory.state) == (found.planned.peak, found.planned.state)
     assert measured_on_board.sram_bytes <= found.cost <= 128 * 1024
     assert measured_on_board.sram.other + measured_on_board.sram.stack_bound <= OVERHEAD
     assert measured_on_board.exact.equal

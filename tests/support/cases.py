@@ -209,13 +209,14 @@ def _shapes() -> Iterator[Case]:
         sizes = (1, 3, 2)
         yield concat(f"axis-{axis}", axis, *((*(2, 3, 4, 5)[:axis], n, *(2, 3, 4, 5)[axis + 1 :]) for n in sizes))
     yield concat("one", 0, (7,))
-    for c in (1, 2, 10, 1000):
-        yield unary(f"softmax-{c}", ops.Softmax(), 1, c)
-    yield unary("softmax-rows", ops.Softmax(), 3, 4, 5)
-    for x in (Q(1e-6), Q(0.5, 12), Q(3.0, -128), Q(1e9)):
-        yield unary(f"softmax-scale-{x.one:.0e}", ops.Softmax(), 4, 11, x=x)
-    yield unary("softmax-beta", ops.Softmax(beta=0.3), 4, 11)
-    yield unary("softmax-most", ops.Softmax(), 1, 4095)
+    for name, kind in (("softmax", ops.Softmax), ("log-softmax", ops.LogSoftmax)):
+        for c in (1, 2, 10, 1000):
+            yield unary(f"{name}-{c}", kind(), 1, c)
+        yield unary(f"{name}-rows", kind(), 3, 4, 5)
+        for x in (Q(1e-6), Q(0.5, 12), Q(3.0, -128), Q(1e9)):
+            yield unary(f"{name}-scale-{x.one:.0e}", kind(), 4, 11, x=x)
+        yield unary(f"{name}-beta", kind(beta=0.3), 4, 11)
+        yield unary(f"{name}-most", kind(), 1, 4095)
 
 
 def _recurrent() -> Iterator[Case]:

@@ -19,6 +19,7 @@ from smidgen.ops import (
     Dense,
     Depthwise,
     Dequantize,
+    LogSoftmax,
     Lookup,
     Lstm,
     MatMul,
@@ -295,7 +296,8 @@ def grow_float(s: Grower) -> Value:
 
 
 def grow_softmax(s: Grower) -> Value:
-    return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
+    kind = s.draw(st.sampled_from((Softmax, LogSoftmax)))
+    return s.g.emit(kind(1.0 if kind is LogSoftmax else s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
 def grow_unit_norm(s: Grower) -> Value:

@@ -40,6 +40,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.MatMul: (
         "MatMul Attention", "bmm mm matmul baddbmm scaled_dot_product_attention", "BATCH_MATMUL",
     ),
+    ops.LogSoftmax: ("LogSoftmax", "_log_softmax", "LOG_SOFTMAX"),
     ops.Lstm: ("LSTM", "lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
     ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
@@ -64,9 +65,9 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.UnitNorm: ("LpNormalization", "", "L2_NORMALIZATION"),
 }  # fmt: skip
 FOLDED = (
-    "Cast Constant Dropout Identity Shape",
+    "ArgMax Cast Constant Dropout Identity Shape",
     "_to_copy alias clone expand getitem",
-    "CAST",
+    "ARG_MAX CAST",
 )  # they leave no node
 
 HEAD = """# What is supported
@@ -107,6 +108,12 @@ def page() -> str:
 SiLU, GELU or a similar function as several nodes, it is recognized. `BatchNorm` and float activations are folded and
 fused when a model is quantized. `Lstm` and `Gru` run over one sequence of fixed length from a state of zero; what
 stands behind them can learn ([tflite.md](tflite.md)).
+
+A choice of the class at the end of a file (`ArgMax`, `ARG_MAX`, with casts and reshapes behind it) is left out: the
+output is the scores it chose from, whose largest is its class; `info` and `import` say so. Operators on constants are
+computed while a file is read, an ONNX `If` whose condition is known then is the branch it takes, and an ONNX file
+without an opset has that of its IR version. Operators of a `.tflite` file may lack options; theirs are the schema's
+defaults. Not read are `SVDF` and int16 activations.
 """
     return HEAD + "\n".join(rows) + "\n" + tail
 

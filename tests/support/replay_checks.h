@@ -8,6 +8,7 @@
 
 #include "emulated_flash.h"
 #include "replay_slots.h"
+#include "store_sectors.h"
 
 enum { STATE = 120, HISTORY = 64, CLASSES = 3, LATENT = 212 };
 
@@ -19,6 +20,7 @@ enum { STATE = 120, HISTORY = 64, CLASSES = 3, LATENT = 212 };
 /* Flash, the sectors of the store, and those of the ring behind it. */
 typedef struct {
     uint32_t sector_bytes, unit_bytes, kept, sectors, bytes;
+    int corrects; /* errors: then what is torn does not read */
 } part;
 
 static emulated_flash chip;
@@ -36,6 +38,7 @@ static const smg_flash *driver(const part *of) {
 
 static void unpack(const part *of, uint32_t seed) {
     emulated_unpack(&chip, of->sector_bytes, of->unit_bytes, of->kept + of->sectors, seed);
+    chip.corrects = of->corrects;
     offered = 0;
 }
 
@@ -61,9 +64,9 @@ static uint8_t byte_of(uint32_t id, uint32_t at) {
 
 static uint32_t label_of(uint32_t id) { return id * 2654435761u >> 16 & 0xff ? id % CLASSES : 0; }
 
-/* An image comes: its latent is kept or passed over. */
-static int offer(const part *of, uint32_t id) {
-    int failed = smg_replay_begin(&ring, label_of(id));
+/* An image of a class comes: its latent is kept or passed over. */
+static int offer_as(const part *of, uint32_t id, uint32_t label) {
+    int failed = smg_replay_begin(&ring, label);
     if (failed) return failed;
     for (uint32_t at = 0, piece; at < of->bytes; at += piece) {
         piece = 1 + (id + at) % 37 < of->bytes - at ? 1 + (id + at) % 37 : of->bytes - at;
@@ -73,6 +76,8 @@ static int offer(const part *of, uint32_t id) {
     }
     return smg_replay_end(&ring);
 }
+
+static int offer(const part *of, uint32_t id) { return offer_as(of, id, label_of(id)); }
 
 /* The example at hand, in pieces: OK where it is whole, 1 where it is what nobody offered. */
 static int taken(const part *of, uint32_t label) {
@@ -179,6 +184,7 @@ static int cut_at_random(const part *of, int rounds, uint32_t seed) {
         /* What a cut costs: the example that was being written, and those that a group which wavers seems to have. */
         HOLDS(there + (int)ring.division.slots + 1 >= most);
         most = there;
+        HOLDS(!chip.twice);
     }
     return 0;
 }
@@ -208,6 +214,62 @@ static int shares(const part *of) {
         const uint32_t count = smg_replay_count(&ring, label);
         HOLDS(count == room / CLASSES || count == room / CLASSES + 1);
     }
+    return 0;
+}
+
+/* Algorithm R: of a class that has its k places the n-th example is kept with probability k / n. */
+static inline int reservoir(const part *of) {
+    const uint32_t room = smg_replay_room(driver(of), of->sectors, of->bytes);
+    double wanted = 0, variance = 0, kept = 0;
+    for (uint32_t seed = 1; seed <= 60; seed++) {
+        const smg_latents latents = {of->bytes, {1, 2}, seed};
+        unpack(of, seed);
+        HOLDS(smg_replay_open(&ring, driver(of), (smg_region){"replay", of->kept, of->sectors}, latents) == SMG_STORE_EMPTY);
+        for (uint32_t n = 1; n <= 40 * room; n++) {
+            const int code = offer_as(of, n, 0);
+            HOLDS(code == SMG_STORE_OK || code == SMG_REPLAY_PASSED);
+            if (n <= room) continue;
+            const double chance = (double)room / n;
+            wanted += chance;
+            variance += chance * (1 - chance);
+            kept += code == SMG_STORE_OK;
+        }
+    }
+    HOLDS((kept - wanted) * (kept - wanted) < 16 * variance);
+    return 0;
+}
+
+/* After a restart a class goes on as one of which so many were offered, and with other random numbers. */
+static int remembers(const part *of) {
+    uint32_t last = 0;
+    unpack(of, 3);
+    HOLDS(start_ring(of, 1) == SMG_STORE_EMPTY);
+    const uint32_t first = ring.random;
+    for (uint32_t n = 1; n <= 200; n++)
+        if (offer_as(of, n, 2) == SMG_STORE_OK) last = n;
+    HOLDS(start_ring(of, 1) == SMG_STORE_OK);
+    HOLDS(ring.seen[2] == last && !ring.seen[0] && last > smg_replay_count(&ring, 2));
+    const uint32_t then = ring.random;
+    HOLDS(then != first);
+    HOLDS(start_ring(of, 1) == SMG_STORE_OK && ring.random == then);
+    return 0;
+}
+
+/* The only example, whose head another took the place of, or whose latent was damaged: it is refused, and not drawn
+ * again. */
+static int refuses_what_changed(const part *of, int relabelled) {
+    uint32_t head[SMG_SLOT_WORDS], label;
+    unpack(of, 3);
+    HOLDS(start_ring(of, 1) == SMG_STORE_EMPTY && offer_as(of, 1, 2) == SMG_STORE_OK);
+    HOLDS(smg_replay_pick(&ring, &label) == SMG_STORE_OK && label == 2);
+    const uint32_t at = smg_replay_address(&ring, ring.slot), end = at + ring.division.slot_bytes;
+    HOLDS(smg_replay_head(&ring, at, head) == SMG_STORE_OK);
+    head[SMG_SLOT_LABEL] = 1;
+    head[SMG_SLOT_CRC] = smg_store_crc(0, head, SMG_SLOT_CRC * 4);
+    if (relabelled) memcpy(chip.bytes + at, head, sizeof head);
+    else chip.bytes[end - smg_store_units(driver(of), of->bytes)] ^= 4;
+    HOLDS(taken(of, label) == SMG_STORE_TORN);
+    HOLDS(smg_replay_pick(&ring, &label) == SMG_STORE_EMPTY && !smg_replay_count(&ring, SMG_REPLAY_CLASSES));
     return 0;
 }
 

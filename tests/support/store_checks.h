@@ -8,14 +8,19 @@
 #include "smidgen_store.h"
 
 enum { STATE = 300, HISTORY = 64 };
+#ifndef BYTES
+#define BYTES 16 /* of a unit, at each of which a cut is tried */
+#endif
 
 #define HOLDS(claim) \
     do {             \
         if (!(claim)) return __LINE__; \
     } while (0)
 
+/* Flash and the sectors of a store. It may correct errors: then what is torn does not read. */
 typedef struct {
     uint32_t sector_bytes, unit_bytes, first, sectors;
+    int corrects;
 } part;
 
 static emulated_flash chip, snapshot, after;
@@ -31,6 +36,7 @@ static const smg_flash *driver(const part *of) {
 
 static void unpack(const part *of, uint32_t seed) {
     emulated_unpack(&chip, of->sector_bytes, of->unit_bytes, of->first + of->sectors, seed);
+    chip.corrects = of->corrects;
 }
 
 static int start(const part *of) {
@@ -75,27 +81,39 @@ static int recovers(const part *of, int number) {
     HOLDS(smg_store_load(&store) == SMG_STORE_OK);
     state[number % STATE] ^= 0x80;
     HOLDS(is(number));
+    HOLDS(!chip.twice);
     return 0;
 }
 
-/* Every cut of one save, from the flash and the memory before it. */
+/* One cut of a save, from the flash and the memory before it. */
+static int cut_once(const part *of, int number, int32_t at, int way, int byte) {
+    chip = snapshot;
+    chip.random += (uint32_t)(at * WAYS + way) * 2246822519u + (uint32_t)byte + 2;
+    store = earlier;
+    memcpy(state, history[number], STATE);
+    chip.until_cut = at;
+    chip.way = way;
+    chip.byte = byte;
+    HOLDS(smg_store_save(&store) == SMG_STORE_WORN);
+    HOLDS(chip.off);
+    cuts++;
+    return recovers(of, number);
+}
+
+/* Every cut of one save: at each operation, in each way; in every sixth save at each byte of a unit, too. */
 static int cut_everywhere(const part *of, int number, int32_t operations, int first_way) {
     after = chip;
     later = store;
-    for (int32_t at = 0; at < operations; at++)
+    for (int32_t at = 0; at < operations; at++) {
         for (int way = first_way; way < WAYS; way++) {
-            chip = snapshot;
-            chip.random += (uint32_t)(at * WAYS + way) * 2246822519u + 1;
-            store = earlier;
-            memcpy(state, history[number], STATE);
-            chip.until_cut = at;
-            chip.way = way;
-            HOLDS(smg_store_save(&store) == SMG_STORE_WORN);
-            HOLDS(chip.off);
-            const int failed = recovers(of, number);
+            const int failed = cut_once(of, number, at, way, -1);
             if (failed) return failed;
-            cuts++;
         }
+        for (int byte = 0; byte < BYTES && byte < (int)of->unit_bytes && number % 6 == 1; byte++) {
+            const int failed = cut_once(of, number, at, SOME, byte);
+            if (failed) return failed;
+        }
+    }
     chip = after;
     store = later;
     memcpy(state, history[number], STATE);
@@ -175,7 +193,25 @@ static int cut_at_random(const part *of, int rounds, uint32_t seed, uint32_t wor
             HOLDS(smg_store_load(&store) == SMG_STORE_OK);
             HOLDS(which(done, tried) >= 0);
         }
+        HOLDS(!chip.twice);
         cuts++;
+    }
+    return 0;
+}
+
+/* Behind the unit that says that a save is done there is room for another in its sector, whatever size it has: else
+ * nothing could make sure of a unit that was cut before the next sector is erased. */
+static int room_behind(const part *of) {
+    for (uint32_t bytes = 1; bytes <= STATE; bytes++) {
+        unpack(of, bytes);
+        memset(state, 0x5a, sizeof state);
+        const smg_region region = {"state", of->first, of->sectors};
+        HOLDS(smg_store_open(&store, driver(of), region, (smg_kept){state, bytes, {1, 2}}) == SMG_STORE_EMPTY);
+        for (int number = 0; number < 4; number++) {
+            state[number % bytes]++;
+            HOLDS(smg_store_save(&store) == SMG_STORE_OK);
+            HOLDS(store.chain.end.offset + of->unit_bytes <= of->sector_bytes);
+        }
     }
     return 0;
 }

@@ -204,9 +204,16 @@ def mean(c: Case) -> Value:
     return c.g.emit(ops.Mean(c.draw(st.booleans())), x, q=q)
 
 
+ROWS = (1, 10), (3, 2), (7,), (1, 2, 3, 4), (1, 300), (2, 1)
+
+
 def softmax(c: Case) -> Value:
-    shape = c.draw(st.sampled_from(((1, 10), (3, 2), (7,), (1, 2, 3, 4), (1, 300), (2, 1))))
+    shape = c.draw(st.sampled_from(ROWS))
     return c.g.emit(ops.Softmax(c.draw(st.sampled_from((1.0, 0.5, 2.0, 1.7)))), c.input(*shape))
+
+
+def log_softmax(c: Case) -> Value:
+    return c.g.emit(ops.LogSoftmax(), c.input(*c.draw(st.sampled_from(ROWS))))
 
 
 def unit_norm(c: Case) -> Value:
@@ -295,8 +302,8 @@ def lstm(c: Case) -> Value:
 
 CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Crop": crop,
-    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Lstm": lstm, "MatMul": matmul,
-    "Maximum": maximum,
+    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "LogSoftmax": log_softmax, "Lookup": lookup,
+    "Lstm": lstm, "MatMul": matmul, "Maximum": maximum,
     "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "PRelu": prelu, "Quantize": quantize,
     "Requantize": requantize, "Reshape": reshape, "ResizeBilinear": bilinear, "Softmax": softmax,
     "Transpose": transpose, "UnitNorm": unit_norm,

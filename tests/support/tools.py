@@ -49,6 +49,12 @@ def need_compiler(toolchain: Toolchain | str, isa: Isa = "thumb") -> None:
         need(GCC[isa])
 
 
+def need_emulator(core: Core) -> None:
+    """Skip the test unless this core can be emulated: QEMU alone has Helium."""
+    if core.helium:
+        need("qemu-system-arm")
+
+
 def needs(*programs: str) -> pytest.MarkDecorator:
     """Return the mark of tests that skip unless every program can be used."""
     reason = next(filter(None, map(absent, programs)), "")

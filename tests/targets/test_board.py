@@ -86,6 +86,28 @@ def test_the_board_learns_in_the_bytes_of_the_host_and_of_the_reference(
         assert board.predict(image) == machine.predict(image)
 
 
+def test_a_rate_of_any_size_leaves_the_bytes_of_the_host_and_of_the_reference(
+    m7: BoardTarget, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates, options = (1e38, 3e38, 1e38, np.inf, np.nan, -1.0, RATE, 2.0**30), Options(CLASSES, head_dtype="float32")
+    program, other = (compile(inverted_residual(3), "full", target, options=options) for target in (m7, host))
+    state = program.graph.state
+    with program.start() as board, other.start() as machine:
+        for device in (board, machine):
+            with pytest.raises(
+                InputError, match=r"rate of 1e\+38 cannot be used; give a number from 0 to 1,073,741,824"
+            ):
+                device.train(*samples(program.graph, 1)[0], 1e38)
+        monkeypatch.setattr("smidgen.targets.device.check_rate", lambda rate: None)  # as where C calls model_train
+        for (image, label), rate in zip(samples(program.graph, len(rates)), rates, strict=True):
+            arrays = (image, np.array([label], np.int32), np.array([rate], np.float32))
+            (loss, _), state = evaluate_step(program.graph, state, *arrays)
+            assert board.train(image, label, rate) == machine.train(image, label, rate) == loss.item(), rate
+            for value, array in state.items():
+                assert np.isfinite(array).all(), value.name
+                assert board.state()[value.name].tobytes() == array.tobytes() == machine.state()[value.name].tobytes()
+
+
 @pytest.mark.parametrize("network", first(*NETWORKS[1:]), ids=lambda network: network.__name__)
 def test_networks_of_every_shape_learn_alike_on_board_and_host(
     m7: BoardTarget, host: Host, network: Callable[[int], Graph]

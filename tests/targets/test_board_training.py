@@ -21,7 +21,7 @@ from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.zoo import build_zoo
 from tests.support.cases import together
-from tests.support.guarded_boards import GuardedBoard, PortableBoard, watched
+from tests.support.guarded_boards import PortableBoard, watched
 from tests.support.qemu import run_firmware
 from tests.support.release_files import SHARED
 from tests.support.tiers import examples, first, some
@@ -46,7 +46,7 @@ Runs = list[tuple[Array, ...]]
 
 @pytest.fixture(scope="session")
 def packed(cache: Path) -> BoardTarget:
-    return GuardedBoard(ROOMY, cache=cache)
+    return BoardTarget(ROOMY, cache=cache)
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +58,7 @@ def portable(cache: Path) -> BoardTarget:
 @pytest.fixture(scope="session")
 def scalar(cache: Path) -> BoardTarget:
     """The same board with a core without packed arithmetic."""
-    return GuardedBoard(replace(ROOMY, core=M0PLUS), cache=cache)
+    return BoardTarget(replace(ROOMY, core=M0PLUS), cache=cache)
 
 
 def inputs(cases: Sequence[TrainingCase], run: int) -> tuple[Array, ...]:

@@ -26,14 +26,11 @@ from smidgen.training import Options
 from tests.codegen.test_board_projects import BUILDS, PATH, build
 from tests.runtime.test_packed import CASE_RUNS, agrees
 from tests.support.cases import GRAPHS, together
-from tests.support.guarded_boards import GuardedBoard
 from tests.support.networks import CLASSES, inverted_residual, samples
 from tests.support.qemu import RISCV, run_firmware
 from tests.support.tiers import first
 from tests.support.tools import need_compiler, needs
-from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
 from tests.targets.test_board import check_fault, noise, pooled, start
-from tests.targets.test_board_training import differing
 from tests.targets.test_stack import built
 
 RATE, STEPS = 0.02, 20
@@ -76,13 +73,7 @@ def alike(board: BoardDevice, machine: Device, graph: Graph, steps: int) -> None
 
 
 def test_every_case_agrees_with_numpy(cache: Path) -> None:
-    agrees(GRAPHS, CASE_RUNS[-1:], compile(together(), target=GuardedBoard(ROOMY, cache=cache)))
-
-
-@pytest.mark.slow
-def test_cases_train_as_numpy_does(cache: Path) -> None:
-    """Every fifth: the C is that of a Cortex-M without packed arithmetic, on which all of them train."""
-    assert differing(GuardedBoard(ROOMY, cache=cache), TRAINING_CASES, TRAINING_GRAPHS) == []
+    agrees(GRAPHS, CASE_RUNS[-1:], compile(together(), target=BoardTarget(ROOMY, cache=cache)))
 
 
 @pytest.mark.parametrize("compiler", first("zig", "gcc"))

@@ -307,7 +307,7 @@ def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
 
 
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("rate", [1e3, 1e12, 1e30])
+@pytest.mark.parametrize("rate", [1e3, 1e12, 1e30, 3e38])
 def test_a_huge_learning_rate_saturates_and_goes_on(rate: float, head: HeadDtype) -> None:
     graph = inverted_residual(3, dead=1)
     for options in (
@@ -328,10 +328,13 @@ def test_the_largest_learning_rate_there_is_saturates_int8_and_goes_on() -> None
         assert np.isfinite(loss).all()
 
 
-@pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), 1e-45])
-def test_a_rate_that_is_no_rate_leaves_int8_weights_alone(rate: float) -> None:
+@pytest.mark.parametrize(
+    ("head", "rate"),
+    [("int8", 1e-45), *((head, rate) for head in HEADS for rate in (-1.0, float("nan"), float("inf")))],
+)
+def test_a_rate_that_is_no_rate_leaves_weights_alone(rate: float, head: HeadDtype) -> None:
     graph = inverted_residual(3)
-    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head_dtype="int8")).step
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head_dtype=head)).step
     for _, state in steps(step, 2, rate=rate):
         learned = {v: data for v, data in state.items() if v != roles_of(step).step_state}
         assert all(np.array_equal(data, step.state[v]) for v, data in learned.items())

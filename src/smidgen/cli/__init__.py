@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from smidgen.cli import verbs
 from smidgen.cli.options import WORDS, Verb
-from smidgen.cli.terminal import INTERRUPTED, abandon_stdout, say, warn
+from smidgen.cli.terminal import INTERRUPTED, abandon_stdout, degrade_streams, say, warn
 from smidgen.errors import SmidgenError
 
 __all__ = ["app", "main"]
@@ -134,6 +134,7 @@ def main() -> None:
 
     Typer itself ends with 1, and prints nothing, where the reader of the output has closed it.
     """
+    degrade_streams()
     try:
         app()
     except SmidgenError as error:

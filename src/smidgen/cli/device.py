@@ -143,9 +143,17 @@ def save_(asked: verbs.BoardSave) -> None:
 
 
 def load_(asked: verbs.BoardLoad) -> None:
+    what = "loaded from"
     with _line(asked.context.obj) as line:
-        hello = link.load_file(line, asked.file) if asked.file else link.load_there(line)
-    _show_moved(asked, hello, "loaded from", asked.file)
+        if asked.file is None:
+            hello = link.load_there(line)
+        else:
+            hello, unsaved = link.load_file(line, asked.file)
+            if unsaved is None:
+                what = "loaded and saved on the board from"
+            else:
+                warn(f"a reset loses what was loaded: {unsaved}")
+    _show_moved(asked, hello, what, asked.file)
 
 
 def _show_moved(asked: Verb, hello: link.Hello, what: str, file: Path | None) -> None:

@@ -4,6 +4,7 @@ Nothing here imports what computes: `smidgen --help` and the completion of a she
 defaults that the library also has; a test compares them.
 """
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -164,7 +165,7 @@ class Verb:
 
     def again(self, **changed: str) -> str:
         """Return this command as one can paste it into a shell, with options set to these values."""
-        words = list(self.context.meta[WORDS])
+        words = [os.fsencode(word).decode(errors="backslashreplace") for word in self.context.meta[WORDS]]
         for option, value in changed.items():
             words = [*_without(words, f"--{option}"), f"--{option}", value]
         return shlex.join(("smidgen", *words))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from smidgen.cli import verbs
 from smidgen.cli.shared import check_file, choose_scheme, options_for, read_model
-from smidgen.cli.terminal import print_rich, show, spinner, warn
+from smidgen.cli.terminal import print_rich, show, spinner
 from smidgen.codegen import PackageKind, check_project
 from smidgen.data.audio import with_audio_front_end
 from smidgen.data.files import write_whole
-from smidgen.errors import InputError, StreamError
-from smidgen.ir import Graph
+from smidgen.errors import InputError
+from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.results.memory import draw_memory
 from smidgen.results.profile import profile, time_program
@@ -20,7 +20,6 @@ from smidgen.results.summaries import CompiledProject
 from smidgen.targets import find, find_board
 from smidgen.targets.device import Target
 from smidgen.targets.host import Host
-from smidgen.training import Options
 
 
 def compile_(asked: verbs.Compile) -> None:
@@ -75,17 +74,15 @@ def profile_(asked: verbs.Profile) -> None:
             if value:
                 raise InputError(f"{option} applies to boards, and host is this machine; leave it out, or name a board")
         where: Target = find("host")
-        image = image or "buffered"
     else:
         where = find_board(asked.target, asked.sram, asked.flash, asked.stack, asked.compiler, asked.aligned)
     graph = read_model(asked, asked.model, learns=options is not None)
-    try:
-        program = _compile(asked, graph, where, options, image != "buffered")
-    except StreamError as error:
-        if image is not None:
-            raise
-        warn(f"{error}, so it is held whole in SRAM")
-        program = _compile(asked, graph, where, options, streamed=False)
+    streamed = image == "streamed"
+    if image is None and asked.target != "host":
+        streamed = streams_input(graph, where.working)
+    chosen = choose_scheme(graph, asked.scheme, asked.budget, where, options, streamed)
+    with spinner(f"compiling {graph.name} for {where.name}"):
+        program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=asked.budget)
     with spinner(f"measuring {program.graph.name} on {asked.target}"):
         timed = asked.target == "host"
         measured = (program, asked.steps, asked.seed)
@@ -93,9 +90,3 @@ def profile_(asked: verbs.Profile) -> None:
     if asked.layers and not asked.as_json:
         print_rich(result.layers())
     show(result, asked.as_json)
-
-
-def _compile(asked: verbs.Profile, graph: Graph, where: Target, options: Options | None, streamed: bool) -> Program:
-    chosen = choose_scheme(graph, asked.scheme, asked.budget, where, options, streamed)
-    with spinner(f"compiling {graph.name} for {where.name}"):
-        return compile(graph, chosen, where, options=options, streamed_input=streamed, budget=asked.budget)

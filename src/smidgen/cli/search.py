@@ -7,9 +7,8 @@ from typing import get_args
 
 from smidgen.cli import verbs
 from smidgen.cli.options import SearchMethod
-from smidgen.cli.shared import check_file, check_int8, learning_options, load_model, parse_rate, read_data
+from smidgen.cli.shared import check_file, check_int8, learning_options, load_model, parse_rate, read_both
 from smidgen.cli.terminal import Progress, as_text, going_on, progress, show, spinner, warn
-from smidgen.data.audio import with_front_end
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph
@@ -26,10 +25,8 @@ def analyze_(asked: verbs.Analyze) -> None:
     check_file(asked.output, asked.force)
     check_file(asked.picture, asked.force)
     rate = parse_rate(asked.learning_rate)
-    with spinner(f"reading {asked.source}"):
-        graph, data = load_model(asked, asked.model), read_data(asked, asked.source)
-        data.check_several()
-        graph = with_front_end(graph, data.train.images, asked.audio)
+    graph, data = read_both(asked)
+    data.check_several()
     check_int8(graph, asked.model, asked.source)
     with going_on(lambda: _kept(asked)), progress("analyzing") as bar:
         found = analyze(
@@ -72,23 +69,19 @@ def search_(asked: verbs.Search) -> None:
         def on_plan(planned: int) -> None:
             status(f"{searching}: {planned} schemes planned")
 
-        found: list[Found] = []
+        result: Found | Pareto
         if asked.curve:
-            result: Found | Pareto = pareto(
+            result = pareto(
                 graph, known, asked.budget, asked.target, options=options, analytic=asked.analytic,
                 streamed_input=streamed, points=asked.points, on_plan=on_plan,
             )  # fmt: skip
+            page = pareto_page(graph, result, options) if asked.picture else ""
         else:
             searcher = Searcher(graph, known, asked.target, options, asked.analytic, streamed, on_plan)
             find = partial(searcher.search, parse_size(asked.budget), evaluations=asked.evaluations, seed=asked.seed)
             others = [method for method in get_args(SearchMethod) if method != asked.method] if asked.picture else []
             found = [find(method) for method in (asked.method, *others)]
-            result = found[0]
-        page = ""
-        if asked.picture and isinstance(result, Pareto):
-            page = pareto_page(graph, result, options)
-        elif asked.picture:
-            page = search_page(graph, found, options)
+            result, page = found[0], search_page(graph, found, options) if asked.picture else ""
     if asked.output:
         text = result.scheme.to_json() if isinstance(result, Found) else as_text(result)
         write_whole(asked.output, text.encode() + b"\n")

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from smidgen.cli import verbs
 from smidgen.cli.options import MEMORY, DataReading, Learning, Limited
 from smidgen.cli.terminal import say, spinner, warn
 from smidgen.data import Data, load_data
+from smidgen.data.audio import with_front_end
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.ops.loss import Loss
@@ -50,6 +52,13 @@ def read_model(asked: Limited, model: str, learns: bool = False) -> Graph:
 def read_data(asked: DataReading, source: str) -> Data:
     """Read data as a verb's options ask for."""
     return load_data(source, memory_bytes(asked.memory), asked.short_side, asked.label)
+
+
+def read_both(asked: verbs.Analyze | verbs.Fit | verbs.Train, shapes: list[str] | None = None) -> tuple[Graph, Data]:
+    """Read a verb's model and its data with a spinner; the model takes audio as --audio asks for."""
+    with spinner(f"reading {asked.source}"):
+        graph, data = load_model(asked, asked.model, shapes), read_data(asked, asked.source)
+        return with_front_end(graph, data.train.images, asked.audio), data
 
 
 def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:

@@ -6,17 +6,18 @@ The demonstration also learns on an emulated board, and compares the bytes with 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from smidgen.callbacks import ignore
 from smidgen.cli import verbs
-from smidgen.cli.shared import load_model, read_data
-from smidgen.cli.terminal import Progress, going_on, progress, show, spinner, warn
+from smidgen.cli.shared import read_both
+from smidgen.cli.terminal import Progress, going_on, progress, show, warn
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
-from smidgen.data.audio import with_front_end
 from smidgen.data.layouts.cifar import read_sample
 from smidgen.fitting import SCHEME, FitProgress, Fitted, fit
 from smidgen.ir import Graph
@@ -25,6 +26,8 @@ from smidgen.pipeline import compile
 from smidgen.results.report.page import Fact, Facts, Section
 from smidgen.selection.contributions import read_several
 from smidgen.selection.estimates import shipped_or_estimated
+from smidgen.targets import find_board
+from smidgen.targets.boards import parse_size
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
 from smidgen.zoo import load
@@ -38,11 +41,15 @@ ProgressCallback = Callable[[FitProgress], None]
 
 
 def fit_(asked: verbs.Fit) -> None:
-    with spinner(f"reading {asked.source}"):
-        graph, data = load_model(asked, asked.model, asked.shape), read_data(asked, asked.source)
-        data.check_several()
-        graph = with_front_end(graph, data.train.images, asked.audio)
-        known = read_several(asked.contributions) if asked.contributions else None
+    board, budget = find_board(asked.target), parse_size(asked.budget)
+    if budget > board.largest_budget:
+        warn(
+            f"{asked.target} has {board.board.sram.bytes:,} bytes of SRAM, of which a program can use "
+            f"{board.largest_budget:,} beside the stack; the budget is that, not {budget:,}"
+        )
+    graph, data = read_both(asked, asked.shape)
+    data.check_several()
+    known = read_several(asked.contributions) if asked.contributions else None
     with going_on(lambda: _kept(asked)), progress() as bar:
         augment = None if asked.crop is None else Augment((asked.crop, 1.0))
         fitted = fit(
@@ -83,6 +90,9 @@ class Demonstration:
     board_after: float
     board_equals_host: bool  # all state after the last step
 
+    def as_plain(self) -> dict[str, Any]:
+        return {**{one.name: getattr(self, one.name) for one in fields(self)}, "fitted": self.fitted.as_plain()}
+
     def __str__(self) -> str:
         return (
             f"{self.fitted}\n"
@@ -92,7 +102,7 @@ class Demonstration:
 
 
 def demonstrate(
-    folder: Path, on_progress: ProgressCallback = lambda _: None, force: bool = False, command: str = ""
+    folder: Path, on_progress: ProgressCallback = ignore, force: bool = False, command: str = ""
 ) -> Demonstration:
     """Fit the network to the sample, and let the emulated board learn a few images."""
     graph, data = load(NETWORK), read_sample()

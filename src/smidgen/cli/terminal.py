@@ -5,12 +5,16 @@ Names and paths come from files and from users, and none of them may command the
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import math
 import os
+import re
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,8 +29,27 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress as RichProgress
 
+PLAIN = {  # what a terminal is sent that cannot show a character
+    "→": "->", "×": "x", "…": "...", "−": "-", "–": "-", "·": "*", "²": "2", "µ": "u", "±": "+-", "≤": "<=", "’": "'",
+}  # fmt: skip
 WIDTH = 120  # columns, where the output is not a terminal
+_LABEL = re.compile(r" *\S+( \S+){0,2} {2,}")  # of a line, set off by blanks
 INTERRUPTED = 130  # the exit code after Ctrl-C, as shells have it
+
+
+def degrade_streams() -> None:
+    """Let stdout and stderr spell out characters that their encoding lacks, as in a terminal of the C locale."""
+    codecs.register_error("smidgen", _spell_out)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="smidgen")
+
+
+def _spell_out(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(PLAIN.get(c, c.encode("ascii", "backslashreplace").decode()) for c in lacking), error.end
 
 
 def printable(text: str) -> str:
@@ -36,7 +59,7 @@ def printable(text: str) -> str:
 
 def say(text: str, err: bool = False) -> None:
     """Print text without markup."""
-    typer.echo(printable(text), err=err)
+    print(printable(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def warn(text: str) -> None:
@@ -51,12 +74,28 @@ def show(result: Any, as_json: bool) -> None:
     elif hasattr(result, "__rich__"):
         print_rich(result)
     else:
-        say(str(result))
+        say(wrapped(str(result)))
+
+
+def wrapped(text: str) -> str:
+    """Return the text with lines no wider than the terminal, broken between words below what a line begins with."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(_broken(line, width) for line in text.splitlines())
+
+
+def _broken(line: str, width: int) -> str:
+    label = _LABEL.match(line)
+    indent = " " * (label.end() if label and label.end() < width // 2 else 2)
+    lines = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines) if len(line) > width else line
 
 
 def as_text(result: Any) -> str:
     """Return a result as one JSON object; shares of channels are written as 1/8."""
-    return json.dumps(asdict(result), allow_nan=False, default=str)
+    plain = result.as_plain() if hasattr(result, "as_plain") else asdict(result)
+    return json.dumps(plain, allow_nan=False, default=str)
 
 
 class _Printable:

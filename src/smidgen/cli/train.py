@@ -11,11 +11,10 @@ from smidgen import learning
 from smidgen.cli import shared, verbs
 from smidgen.cli.one_pass import teach
 from smidgen.cli.options import AUTO, Learning
-from smidgen.cli.shared import check_file, check_int8, load_model, read_data
+from smidgen.cli.shared import check_file, check_int8
 from smidgen.cli.start import BOARD
 from smidgen.cli.terminal import Progress, going_on, progress, say, show, spinner, stopping_in_between, warn
 from smidgen.data import Augment, Data, examples, pixel_encoding
-from smidgen.data.audio import with_front_end
 from smidgen.data.files import made_folder, write_whole
 from smidgen.data.samples import renumbered
 from smidgen.errors import InputError
@@ -44,9 +43,7 @@ def train_(asked: verbs.Train) -> None:
     rate, augment = None if asked.rate == AUTO else shared.parse_rate(asked.rate), _augment(asked, "classes")
     course = Course(asked.epochs, rate or 0.0, asked.schedule, asked.warmup, augment, asked.seed, asked.test_every)
     course.check()
-    with spinner(f"reading {asked.source}"):
-        graph, data = load_model(asked, asked.model), read_data(asked, asked.source)
-        graph = with_front_end(graph, data.train.images, asked.audio)
+    graph, data = shared.read_both(asked)
     _learned_files(asked, graph)  # refuses before work that takes long
     graph, data, options = _with_head(asked, _in_int8(asked, graph, data), data)
     course = replace(course, augment=_augment(asked, data.label_kind))

@@ -74,7 +74,7 @@ def _filled(template: str, fields: Mapping[str, object]) -> str:
 
 def _code(graph: Graph, sources: Sources, flags: bool) -> Iterator[tuple[str, str]]:
     """Program, kernels, link and store, by name."""
-    kernels = {path.name: path.read_text() for path in sources.runtime}
+    kernels = {path.name: path.read_text("utf-8") for path in sources.runtime}
     store = {Path(path).name: text for path, text in store_files().items() if path.startswith("smidgen/")}
     shared = {**kernels, **link_files(), **(store if sources.learns else {})}
     ring = ring_header(graph, sources.latent, sources.prefix)

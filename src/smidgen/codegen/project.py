@@ -28,7 +28,7 @@ def serves(graph: Graph) -> bool:
 
 def link_files() -> dict[str, str]:
     """Return the frames in C, the same for every program, by name."""
-    return {path.name: path.read_text() for path in sorted(LINK.iterdir()) if path.suffix in (".c", ".h")}
+    return {path.name: path.read_text("utf-8") for path in sorted(LINK.iterdir()) if path.suffix in (".c", ".h")}
 
 
 def link_header(graph: Graph, sources: Sources) -> dict[str, str]:
@@ -56,7 +56,7 @@ def store_files() -> dict[str, str]:
     """
     store = {f"smidgen/{path.name}": path for path in sorted(STORE.glob("*.[ch]"))}
     drivers = {f"flash/{path.name}": path for path in sorted((STORE / "flash").glob("*.c"))}
-    return {name: path.read_text() for name, path in {**store, **drivers}.items()}
+    return {name: path.read_text("utf-8") for name, path in {**store, **drivers}.items()}
 
 
 def kept_sectors(state_bytes: int) -> int:
@@ -110,7 +110,7 @@ def project_files(graph: Graph, sources: Sources, board: Mapping[str, str]) -> d
     """Return a project that builds with `make` or CMake, by path: model, kernels, and the files of its board."""
     link = link_header(graph, sources)
     own = {**sources.files, **link, **ring_header(graph, sources.latent, sources.prefix)}
-    kernels = {path.name: path.read_text() for path in sources.runtime} | (link_files() if link else {})
+    kernels = {path.name: path.read_text("utf-8") for path in sources.runtime} | (link_files() if link else {})
     kernels["CMakeLists.txt"] = render("kernels.cmake")
     return listed(
         {
@@ -158,7 +158,7 @@ def check_project(folder: Path, force: bool = False) -> None:
 
 def _strangers(folder: Path) -> Iterator[str]:
     """Yield files in a project's folder that it does not list and that building does not leave."""
-    known = {LISTING, *(folder / LISTING).read_text(errors="replace").splitlines()[1:]}
+    known = {LISTING, *(folder / LISTING).read_text("utf-8", errors="replace").splitlines()[1:]}
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
         if name.parts[0] not in BUILT and str(name) not in known and not (path.is_dir() and not path.is_symlink()):

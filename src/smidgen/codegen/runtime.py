@@ -17,6 +17,7 @@ SOURCES, HEADERS = (".c", ".S"), (".h", ".inc")  # what is compiled, and what th
 _DEFINED = re.compile(r"^void (smg_\w+)\(|^ *\.global (smg_\w+)", re.MULTILINE)  # in C, in assembly
 _INCLUDED = re.compile(r'^#include "([\w.]+)"', re.MULTILINE)
 _SYMBOL = re.compile(r"\bsmg_\w+\b")
+_INDENTED = re.compile(r"^[ \t].*$", re.MULTILINE)  # in a header: what its functions do, not what it declares
 
 
 def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -> tuple[Path, ...]:
@@ -26,7 +27,7 @@ def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -
     """
     places = (RUNTIME, *(RUNTIME / folder for folder in folders))
     chosen = {p.name: p for place in places for p in sorted(place.iterdir()) if p.suffix in (*SOURCES, *HEADERS)}
-    texts = {path: path.read_text() for path in chosen.values()}
+    texts = {path: path.read_text("utf-8") for path in chosen.values()}
     home = {symbol: path for path, text in texts.items() if is_source(path)
             for pair in _DEFINED.findall(text) for symbol in pair if symbol}  # fmt: skip
     needed: set[Path] = set()
@@ -37,8 +38,8 @@ def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -
             continue
         needed.add(path)
         pending += [chosen[name] for name in _INCLUDED.findall(texts[path])]
-        if is_source(path):
-            pending += [home[symbol] for symbol in _SYMBOL.findall(texts[path]) if symbol in home]
+        text = texts[path] if is_source(path) else "\n".join(_INDENTED.findall(texts[path]))
+        pending += [home[symbol] for symbol in _SYMBOL.findall(text) if symbol in home]
     return tuple(sorted(needed))
 
 

@@ -49,14 +49,14 @@ class Sources:
     @property
     def interface_headers(self) -> Mapping[str, str]:
         """Return the headers that the program's own files include, by name."""
-        return {path.name: path.read_text() for path in self.runtime if path.parent == RUNTIME}
+        return {path.name: path.read_text("utf-8") for path in self.runtime if path.parent == RUNTIME}
 
     def objects(self, cache: Cache, *flags: str) -> list[Path]:
         """Compile the kernels, one by one: other programs have the same."""
-        headers = {path.name: path.read_text() for path in self.runtime if not is_source(path)}
+        headers = {path.name: path.read_text("utf-8") for path in self.runtime if not is_source(path)}
 
         def compiled(path: Path) -> Path:
-            return cache.build(".o", {**headers, path.name: path.read_text()}, *flags, "-I.", "-c", path.name)
+            return cache.build(".o", {**headers, path.name: path.read_text("utf-8")}, *flags, "-I.", "-c", path.name)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(pool.map(compiled, self.kernels))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.data.files import Budget, by_name, parse_npy, read_whole, unpack
-from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, sorted_labels
+from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, repeated, sorted_labels
 from smidgen.ir import MAX_RANK, Array
 
 PARTS = ("x", "y", "x_test", "y_test")
@@ -166,7 +166,7 @@ def _names(read: Mapping[str, Array], path: Path) -> tuple[str, ...] | None:
         raise DataError(f"{NAMES} in {path} names {len(given):,} classes; up to {MAX_CLASSES:,} can be learned")
     names = tuple(str(name) for name in given)
     if len(set(names)) < len(names):
-        twice = min(name for name in names if names.count(name) > 1)
+        twice = repeated(names)
         raise DataError(f"{NAMES} in {path} names {twice[:40]!r} twice; give each class another name")
     return names
 

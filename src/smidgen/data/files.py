@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
 import secrets
 import stat
@@ -293,13 +294,18 @@ def open_tree(path: Path, budget: Budget, stack: ExitStack) -> Tree:
         files = {name: partial(_member, archive, member, budget) for name, member in members.items()}
     else:
         found = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        names = (p.relative_to(path).as_posix() if path.is_dir() else p.name for p in found)
+        names = (in_unicode(p.relative_to(path).as_posix() if path.is_dir() else p.name) for p in found)
         files = {name: sample_file(p, budget).read for name, p in zip(names, found, strict=True)}
     return Tree(str(path), files, budget)
 
 
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:
     return unpack(archive, member, budget.copy())
+
+
+def in_unicode(name: str) -> str:
+    """Return the name of a file as the UTF-8 that it is stored in, whatever the locale; other bytes as \\xff."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def ends(name: str, suffixes: tuple[str, ...]) -> bool:

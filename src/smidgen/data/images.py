@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-from smidgen.data.files import Box, Budget, SampleFile, first_line
+from smidgen.data.files import Box, Budget, SampleFile, Tree, first_line
 from smidgen.data.pixels import PixelEncoding, from_pixels
 from smidgen.data.samples import DataError, evenly
 from smidgen.errors import InputError
 from smidgen.ir import Array
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")  # as Pillow names them; EPS would start Ghostscript
+READ = "JPEG, PNG, WebP, BMP, GIF, TIFF and PPM"
+OTHERS: tuple[tuple[str, tuple[str, ...], bytes], ...] = (  # what else people have, by suffix and by how it begins
+    ("a HEIC image", (".heic", ".heif"), rb".{4}ftyp(hei|hev|mif1|msf1)"),
+    ("an AVIF image", (".avif",), rb".{4}ftypavi[fs]"),
+    ("a PostScript file", (".eps", ".ps"), rb"%!|\xc5\xd0\xd3\xc6"),
+    ("an SVG drawing", (".svg",), rb"(\xef\xbb\xbf)?\s*(<\?xml|<!DOCTYPE svg|<svg)"),
+    ("a PDF document", (), rb"%PDF"),
+    ("a Photoshop image", (".psd",), rb"8BPS"),
+    ("a JPEG 2000 image", (".jp2", ".j2k"), rb"\0{3}\x0cjP  |\xff\x4f\xff\x51"),
+    ("a JPEG XL image", (".jxl",), rb"\0{3}\x0cJXL |\xff\x0a"),
+    ("an icon", (".ico",), rb"\0\0\x01\0"),
+    ("a camera's raw image", (".dng", ".cr2", ".cr3", ".nef", ".arw"), rb"(?!)"),  # most begin as TIFF does
+)
 SHORT_SIDE = 512  # larger photographs are reduced to this, by default: no microcontroller sees more
 SIDES = (16, 4096)  # that can be asked for
 MAX_PIXELS = 2**26  # of one image
@@ -75,7 +90,11 @@ def opened(file: SampleFile, budget: Budget | None = None) -> Iterator[Image.Ima
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(file.read()))
+            data = file.read()
+            for what, _, begin in OTHERS:
+                if re.match(begin, data, re.DOTALL):
+                    raise _refusal(file, what)
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"{file.name} has {image.width}×{image.height} pixels, too many; reduce it")
             if budget is not None:
@@ -84,8 +103,21 @@ def opened(file: SampleFile, budget: Budget | None = None) -> Iterator[Image.Ima
     except DataError:
         raise
     except Exception as error:  # Pillow's readers raise whatever a damaged file makes them
-        why = first_line(error)
+        why = f"it is none of {READ}" if isinstance(error, UnidentifiedImageError) else first_line(error)
         raise DataError(f"{file.name} cannot be read as an image ({why}); replace or remove it") from None
+
+
+def refuse_others(tree: Tree, used: Sequence[SampleFile]) -> None:
+    """Raise DataError if an image in a format that is not read lies beside those that are, or where none are."""
+    places = {(len(file.parts), file.parts[:-2]) for file in used}
+    names = {suffix: what for what, suffixes, _ in OTHERS for suffix in suffixes}
+    for file in tree.ending(tuple(names)):
+        if not places or (len(file.parts), file.parts[:-2]) in places:
+            raise _refusal(file, names["." + file.name.lower().rpartition(".")[2]])
+
+
+def _refusal(file: SampleFile, what: str) -> DataError:
+    return DataError(f"{file.name} is {what}; Smidgen reads {READ}: convert it first, or leave it out")
 
 
 def _inside(file: SampleFile, image: Image.Image, box: Box) -> Box:

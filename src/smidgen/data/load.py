@@ -23,7 +23,7 @@ from smidgen.data.files import (
     reading,
     sample_file,
 )
-from smidgen.data.images import SHORT_SIDE, read_images
+from smidgen.data.images import SHORT_SIDE, read_images, refuse_others
 from smidgen.data.images import SUFFIXES as IMAGE_SUFFIXES
 from smidgen.data.inputs import fits, kind_of
 from smidgen.data.layouts import Listing, recognize
@@ -93,7 +93,7 @@ def load_images(source: str | Path, most: int, memory: int = MEMORY, label: str 
         if isinstance(held, Listing):
             return IMAGES.read([file for file, _ in evenly(held.train, most)], budget, SHORT_SIDE)
         kind = kind_of_files(held)
-        files = sorted(held.ending(kind.suffixes), key=lambda file: file.name)
+        files = _all_files(held, kind)
         if not files:
             way_out = _packed(held) or "put some there, with or without subfolders"
             raise DataError(f"{held.where} holds no {kind.called}; {way_out}")
@@ -123,11 +123,21 @@ def kind_of_files(tree: Tree) -> FileKind:
     return next((kind for kind in KINDS if tree.ending(kind.suffixes)), IMAGES)
 
 
+def _all_files(tree: Tree, kind: FileKind) -> list[SampleFile]:
+    """Return the files of a kind in the order of their names; raise if some images cannot be read."""
+    files = sorted(tree.ending(kind.suffixes), key=lambda file: file.name)
+    if kind is IMAGES:
+        refuse_others(tree, files)
+    return files
+
+
 def list_by_label(tree: Tree, kind: FileKind) -> Listing | None:
     """Return the files of a kind in folders by their label; None if there are no label folders."""
     files = tree.ending(kind.suffixes)
     divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
     used = divided or _in_label_folders(files)
+    if kind is IMAGES:
+        refuse_others(tree, used or files)
     if not used:
         return None
     classes = sorted_labels(file.label for file in used)
@@ -252,7 +262,7 @@ def _shown(path: Path, input: Type, budget: Budget, label: str | None, stack: Ex
         return _rows(path.name, _table(path, input, budget, label))
     tree = open_tree(path, budget, stack)
     kind = kind_of_files(tree)
-    files = sorted(tree.ending(kind.suffixes), key=lambda file: file.name)
+    files = _all_files(tree, kind)
     if not files:
         held = "holds" if suffix in ("", ZIP) else "is"
         raise DataError(f"{path} {held} nothing that can be shown to a model; give {SHOWN}")

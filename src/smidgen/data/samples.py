@@ -147,6 +147,11 @@ def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=(lambda name: (int(name), name)) if _numbered(names) else None))
 
 
+def repeated(names: Iterable[str]) -> str:
+    """Return the first name in order that is given twice; empty if none is."""
+    return min((name for name, count in Counter(names).items() if count > 1), default="")
+
+
 def _numbered(names: Iterable[str]) -> bool:
     return all(name.isdecimal() and len(name) <= DIGITS for name in names)
 

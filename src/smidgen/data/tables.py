@@ -14,7 +14,7 @@ import numpy as np
 
 from smidgen.data.arrays import EACH
 from smidgen.data.files import Budget, SampleFile
-from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, sorted_labels
+from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, repeated, sorted_labels
 from smidgen.ir import Array
 
 SUFFIX = ".csv"
@@ -163,12 +163,12 @@ def _columns(head: Row, label: str | None) -> Columns:
     numbers = [name for name in names if _is_number(name)]
     if len(numbers) == len(names) or not all(name.isdecimal() for name in numbers):  # columns may be numbered
         raise DataError(f"{head.where} holds numbers; name the columns in a line above the first row")
-    for place, name in enumerate(names):
-        if not name or name in names[:place]:
-            what = f"names two columns {name[:40]!r}" if name else f"gives column {place + 1} no name"
-            raise DataError(f"{head.where} {what}; give each column another name")
+    if "" in names or (twice := repeated(names)):
+        what = f"gives column {names.index('') + 1} no name" if "" in names else f"names two columns {twice[:40]!r}"
+        raise DataError(f"{head.where} {what}; give each column another name")
     labels = _label_columns(head, label)
-    features = tuple(i for i, name in enumerate(names) if i not in labels and name.lower() not in TIMES)
+    left_out = set(labels)
+    features = tuple(i for i, name in enumerate(names) if i not in left_out and name.lower() not in TIMES)
     if not features:
         raise DataError(
             f"{head.where} names {len(names)} columns, none of them a feature; choose other labels with --label"
@@ -187,11 +187,12 @@ def _label_columns(head: Row, label: str | None) -> tuple[int, ...]:
         return (usual[0] if usual else len(names) - 1,)
     if label == NONE and NONE not in names:
         return ()
+    places = {name: place for place, name in enumerate(names)}
     for name in (chosen := label.split(",")):
-        if name not in names:
+        if name not in places:
             known = ", ".join(name[:40] for name in names[:8])
             raise DataError(f"{head.where} names no column {name[:40]!r}; --label takes some of {known}")
-    return tuple(names.index(name) for name in dict.fromkeys(chosen))
+    return tuple(places[name] for name in dict.fromkeys(chosen))
 
 
 def _with_vectors(table: Rows, file: SampleFile) -> Samples:

@@ -1,7 +1,7 @@
 """One command for everything: a model and images in, a program that learns within a budget out."""
 
 from smidgen.fitting.fitted import Fitted
-from smidgen.fitting.ledger import FitError
+from smidgen.fitting.lock import FitError
 from smidgen.fitting.pipeline import FitProgress, fit
 from smidgen.fitting.stages import SCHEME, training_target
 

@@ -1,9 +1,15 @@
-"""The results of a fit's stages, in plain values that the ledger stores, and all of them together."""
+"""The results of a fit: what each stage found, and all of it together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from smidgen.learning import Epoch, Tested
+from smidgen.quantization import PixelChoice
+from smidgen.results.profile import Profile
+from smidgen.selection.found import Found
+from smidgen.selection.rates import ChosenRate
 from smidgen.targets.boards import Clock, shown_time
 
 
@@ -16,7 +22,7 @@ class ModelMade:
     layers: int
     macs: int
     parameters: int
-    pixels: str  # the preprocessing found for a float32 model; empty for others
+    pixels: PixelChoice | None  # the preprocessing found for a float32 model; None for others
 
     def __str__(self) -> str:
         how = "quantized to int8, " if self.quantized else ""
@@ -39,117 +45,50 @@ class ContributionsMade:
 
 
 @dataclass(frozen=True)
-class SchemeFound:
-    """The scheme that was found."""
-
-    biases: int
-    weights: tuple[str, ...]  # layer:share
-    weight_bits: int
-    planned_bytes: int  # SRAM on the target, everything counted
-    budget_bytes: int
-    gain: float | None  # of top-1 over the head alone, as predicted; None where nothing was measured
-    proven: bool  # no scheme that fits is predicted to gain more
-
-    def __str__(self) -> str:
-        weights = f"weights {' '.join(self.weights)} with {self.weight_bits} bits" if self.weights else "no weights"
-        gain = "" if self.gain is None else f", {100 * self.gain:+.1f} points predicted"
-        best = ", the best that fits" if self.proven else ""
-        return (
-            f"the last {self.biases} biases, {weights}; {self.planned_bytes:,} of {self.budget_bytes:,} bytes of SRAM"
-            f"{gain}{best}"
-        )
-
-
-@dataclass(frozen=True)
-class RateMade:
-    """The learning rate of one sample."""
-
-    learning_rate: float
-    verdict: str
-
-    def __str__(self) -> str:
-        return self.verdict
-
-
-@dataclass(frozen=True)
 class LearnedHere:
-    """Learning on this machine: top-1 of the test images before and after.
+    """Learning on this machine: the tests before, on the way and after, and the loss of each epoch."""
 
-    Without classes the share of right answers, if the loss defines them, and the mean loss of the test.
-    """
-
-    before: float | None
-    accuracy: float | None
-    epochs: int
+    first: Tested
+    record: tuple[Epoch, ...]
     train_images: int
     test_images: int
-    losses: tuple[float, ...]  # of each epoch
     warnings: tuple[str, ...]
-    error_before: float | None = None
-    error: float | None = None
 
-    def __str__(self) -> str:
-        return (
-            f"{self.tested} after {self.epochs} epochs of {self.train_images:,} samples, one at a time "
-            f"({self.test_images:,} to test)"
-        )
+    @property
+    def last(self) -> Tested:
+        """The test after the last epoch."""
+        found = self.record[-1].tested
+        assert found is not None
+        return found
 
     @property
     def tested(self) -> str:
         """The tests before and after, in words."""
-        what = "top-1" if self.error is None else "right"
+        before, after = self.first, self.last
         found = []
-        if self.error is not None:
-            found.append(f"error {self.error_before:.4g} before, {self.error:.4g}")
-        if self.accuracy is not None:
-            found.append(f"{what} {self.before:.1%} before, {self.accuracy:.1%}")
+        if after.error is not None:
+            found.append(f"error {before.error:.4g} before, {after.error:.4g}")
+        if after.accuracy is not None:
+            what = "top-1" if after.error is None else "right"
+            found.append(f"{what} {before.accuracy:.1%} before, {after.accuracy:.1%}")
         return ", ".join(found)
 
-
-@dataclass(frozen=True)
-class BoardMeasured:
-    """The program on the emulated board."""
-
-    board: str
-    sram_bytes: int
-    flash_bytes: int
-    forward_instructions: int
-    step_instructions: int
-    forward_ms: float  # estimated from `mhz` and `instructions_per_cycle`
-    step_ms: float
-    mhz: int
-    instructions_per_cycle: float
-    steps: int  # compared with numpy
-    exact: bool
-
     def __str__(self) -> str:
-        same = f"{self.steps} steps give numpy's bytes" if self.exact else "NOT the bytes of numpy"
         return (
-            f"emulated {self.board}: {self.sram_bytes:,} bytes of SRAM, {self.flash_bytes:,} of flash; "
-            f"{self.forward_instructions:,} instructions per prediction, {self.step_instructions:,} per training step; "
-            f"{shown_time(self.forward_ms)} and {shown_time(self.step_ms)} "
-            f"{Clock(self.mhz, self.instructions_per_cycle)}; {same}"
+            f"{self.tested} after {len(self.record)} epochs of {self.train_images:,} samples, one at a time "
+            f"({self.test_images:,} to test)"
         )
 
 
 @dataclass(frozen=True)
-class ProjectWritten:
-    """The C project."""
+class Written:
+    """The files or pictures that a stage wrote, counted."""
 
-    files: int
-
-    def __str__(self) -> str:
-        return f"{self.files} files: C sources, header, example and how to build it"
-
-
-@dataclass(frozen=True)
-class ReportWritten:
-    """The report."""
-
-    figures: int
+    count: int
+    what: str
 
     def __str__(self) -> str:
-        return f"{self.figures} pictures; open it in a browser"
+        return f"{self.count} {self.what}"
 
 
 @dataclass(frozen=True)
@@ -168,16 +107,69 @@ class StageDone:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model fitted to images and a budget."""
+    """A model fitted to images and a budget: what each stage found."""
 
     folder: str
     model: ModelMade
     contributions: ContributionsMade
-    scheme: SchemeFound
-    rate: RateMade
+    scheme: Found
+    rate: ChosenRate
     learned: LearnedHere
-    board: BoardMeasured
+    board: Profile
     stages: tuple[StageDone, ...]
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.stages), f"everything is in {self.folder}"])
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return the figures that `--json` shows; the files of the stages hold the rest."""
+        found, learned, board = self.scheme, self.learned, self.board
+        return {
+            "folder": self.folder,
+            "model": asdict(self.model),
+            "contributions": asdict(self.contributions),
+            "scheme": {
+                "biases": found.scheme.biases, "weights": found.weights.split(), "weight_bits": found.weight_bits,
+                "planned_bytes": found.cost, "budget_bytes": found.budget, "gain": self.gain, "proven": found.proven,
+            },
+            "rate": {"learning_rate": self.rate.learning_rate, "verdict": self.rate.verdict},
+            "learned": {
+                "before": learned.first.accuracy, "accuracy": learned.last.accuracy, "epochs": len(learned.record),
+                "train_images": learned.train_images, "test_images": learned.test_images,
+                "losses": [epoch.loss for epoch in learned.record],
+                "accuracies": [epoch.accuracy for epoch in learned.record], "warnings": learned.warnings,
+                "error_before": learned.first.error, "error": learned.last.error,
+            },
+            "board": {
+                "board": board.target, "sram_bytes": board.sram_bytes, "flash_bytes": board.flash_bytes,
+                "forward_instructions": board.instructions.forward, "step_instructions": board.instructions.step,
+                **asdict(board.time), "steps": board.exact.steps, "exact": board.exact.equal,
+            },
+            "stages": [asdict(one) for one in self.stages],
+        }  # fmt: skip
+
+    @property
+    def gain(self) -> float | None:
+        """The predicted gain of top-1 over the head alone; None where nothing was measured."""
+        return self.scheme.gain if self.contributions.judged_with else None
+
+
+def say_scheme(found: Found, measured: bool) -> str:
+    """Say what learns and what it takes, and what it is predicted to gain where that was measured."""
+    weights = f"weights {found.weights} with {found.weight_bits} bits" if found.layers else "no weights"
+    gain = f", {100 * found.gain:+.1f} points predicted" if measured else ""
+    best = ", the best that fits" if found.proven else ""
+    takes = f"{found.cost:,} of {found.budget:,} bytes of SRAM"
+    return f"the last {found.scheme.biases} biases, {weights}; {takes}{gain}{best}"
+
+
+def say_board(found: Profile) -> str:
+    """Say what the program takes on the emulated board."""
+    counted, time, exact = found.instructions, found.time, found.exact
+    same = f"{exact.steps} steps give numpy's bytes" if exact.equal else "NOT the bytes of numpy"
+    return (
+        f"emulated {found.target}: {found.sram_bytes:,} bytes of SRAM, {found.flash_bytes:,} of flash; "
+        f"{counted.forward:,} instructions per prediction, {counted.step or 0:,} per training step; "
+        f"{shown_time(time.forward_ms)} and {shown_time(time.step_ms or 0.0)} "
+        f"{Clock(time.mhz, time.instructions_per_cycle)}; {same}"
+    )

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from smidgen.callbacks import ignore
 from smidgen.data import Augment, Data
 from smidgen.data.files import made_folder
 from smidgen.data.samples import renumbered
 from smidgen.fitting.fitted import (
-    BoardMeasured,
     ContributionsMade,
     Fitted,
     LearnedHere,
     ModelMade,
-    ProjectWritten,
-    RateMade,
-    ReportWritten,
-    SchemeFound,
     StageDone,
+    Written,
+    say_board,
+    say_scheme,
 )
-from smidgen.fitting.ledger import Ledger, digest, digest_of
+from smidgen.fitting.ledger import Ledger, digest_of
+from smidgen.fitting.lock import locked
 from smidgen.fitting.report import make_report
 from smidgen.fitting.stages import (
     CONTRIBUTIONS,
@@ -41,12 +41,16 @@ from smidgen.ir import Graph
 from smidgen.ir.text import FORMAT, fingerprint
 from smidgen.learning import Course
 from smidgen.quantization import is_float
+from smidgen.results.profile import Profile
 from smidgen.results.report import Section
 from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.contributions import Contributions
+from smidgen.selection.found import Found
+from smidgen.selection.rates import ChosenRate
 from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
 
+TESTS = 10  # of a course, at most: the report draws them
 Made = TypeVar("Made")
 
 
@@ -77,7 +81,7 @@ def fit(
     command: str = "",
     more: Callable[[], Section] | None = None,
     force: bool = False,
-    on_progress: Callable[[FitProgress], None] = lambda _: None,
+    on_progress: Callable[[FitProgress], None] = ignore,
 ) -> Fitted:
     """Make a program that learns these images on the target within the budget, and train the model here.
 
@@ -97,22 +101,24 @@ def fit(
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
     course = Course(count, 0.0, augment=augment or shown, seed=seed)
-    wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions, command)
+    wish = Wish(most, target, replace(course, test_every=-(-count // TESTS)), analysis, where, contributions, command)
     wish.course.check()
-    with made_folder(Path(folder)):
-        return _Fit(model, data, Ledger(Path(folder), force), wish, on_progress).run(more)
+    with made_folder(Path(folder)), locked(Path(folder)):
+        return _Fit(model, data, Path(folder), wish, force, on_progress).run(more)
 
 
 class _Fit:
     """A fit under way."""
 
     def __init__(
-        self, model: Graph, data: Data, ledger: Ledger, wish: Wish, on_progress: Callable[[FitProgress], None]
-    ) -> None:
-        self.folder, self.wish, self.on_progress = ledger.folder, wish, on_progress
-        self.ledger, self.done = ledger, list[StageDone]()
-        self.work = Stages(model, data, ledger.folder, wish, self._show)
+        self, model: Graph, data: Data, folder: Path, wish: Wish, force: bool,
+        on_progress: Callable[[FitProgress], None],
+    ) -> None:  # fmt: skip
+        self.folder, self.wish, self.on_progress = folder, wish, on_progress
         self.data, self.source, self.stage = data.digest(), fingerprint(model), ""
+        request = digest_of(FORMAT, self.source, self.data, replace(wish, command=""))
+        self.ledger, self.done = Ledger(folder, request, force), list[StageDone]()
+        self.work = Stages(model, data, folder, wish, self._show)
 
     def run(self, more: Callable[[], Section] | None) -> Fitted:
         work, wish = self.work, self.wish
@@ -122,20 +128,24 @@ class _Fit:
         parts = self._from(MODEL, known)
         found = self._run("contributions", (CONTRIBUTIONS,), parts, ContributionsMade, work.make_contributions)
         limits = self._from(MODEL, CONTRIBUTIONS, wish.budget, wish.target, work.options)
-        scheme = self._run("scheme", (SCHEME,), limits, SchemeFound, work.make_scheme)
+        scheme = self._run(
+            "scheme", (SCHEME,), limits, Found, work.make_scheme, lambda one: say_scheme(one, found.judged_with > 0)
+        )
         # Before hours of learning: the linker and the emulated board show whether the program fits.
         made = self._from(MODEL, SCHEME, wish.target, work.options, self.data)
-        board = self._run("board", (PROFILE,), made, BoardMeasured, work.make_board)
+        board = self._run("board", (PROFILE,), made, Profile, work.make_board, say_board)
         course = (work.options, self._course, self.data)
-        rate = self._run("rate", (RATE,), self._from(MODEL, SCHEME, *course), RateMade, work.make_rate)
+        rate = self._run(
+            "rate", (RATE,), self._from(MODEL, SCHEME, *course), ChosenRate, work.make_rate, lambda one: one.verdict
+        )
         learned = self._run(
             "learned", work.learned_files, self._from(MODEL, SCHEME, RATE, *course), LearnedHere,
             lambda: work.make_learned(rate.learning_rate),
         )  # fmt: skip
-        self._run("project", (PROJECT,), made, ProjectWritten, work.make_project)
+        self._run("project", (PROJECT,), made, Written, work.make_project)
         fitted = Fitted(str(self.folder), model, found, scheme, rate, learned, board, tuple(self.done))
-        shown = (*made, *(asdict(one) for one in (model, found, scheme, rate, learned, board)))
-        self._run("report", (REPORT,), shown, ReportWritten, lambda: make_report(work, fitted, more))
+        shown = (*made, model, found, scheme, rate, learned, board)
+        self._run("report", (REPORT,), shown, Written, lambda: make_report(work, fitted, more))
         return replace(fitted, stages=tuple(self.done))
 
     @property
@@ -145,11 +155,12 @@ class _Fit:
     def _from(self, *inputs: object) -> tuple[object, ...]:
         """Return a stage's inputs, with files replaced by their digests."""
         files = (MODEL, CONTRIBUTIONS, SCHEME, RATE)
-        return tuple(digest(self.folder / str(one)) if one in files else one for one in inputs)
+        return tuple(self.ledger.digest(str(one)) if one in files else one for one in inputs)
 
     def _run(
-        self, name: str, files: tuple[str, ...], inputs: tuple[object, ...], kind: type[Made], make: Callable[[], Made]
-    ) -> Made:
+        self, name: str, files: tuple[str, ...], inputs: tuple[object, ...], kind: type[Made],
+        make: Callable[[], Made], say: Callable[[Made], str] = str,
+    ) -> Made:  # fmt: skip
         """Return a stage's result, made now or by an earlier fit."""
         self.stage = name
         self._show("", 0, 0)
@@ -160,8 +171,8 @@ class _Fit:
         if found is None:
             with self.ledger.begun(name):
                 found = make()
-            self.ledger.add(name, before, files, found)
-        self.done.append(StageDone(name, files, reused, str(found)))
+            self.ledger.add(name, before, files, found, files[0] in (RATE, PROFILE))
+        self.done.append(StageDone(name, files, reused, say(found)))
         self.on_progress(FitProgress(name, last=self.done[-1]))
         return found
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from smidgen.data.files import write_whole
-from smidgen.fitting.fitted import Fitted, ReportWritten
+from smidgen.fitting.fitted import Fitted, Written
 from smidgen.fitting.stages import REPORT, SCHEME, Stages
 from smidgen.frontends.native import read_smg
-from smidgen.learning import Epoch, Tested
 from smidgen.results.memory import life_cycle
 from smidgen.results.report import Report, Section, render
 from smidgen.results.report.learned import before_learning, how_good, learning_section, quality_section
@@ -24,57 +23,56 @@ LEARNED = "learned.smg"
 BUDGETS = 8  # of the curve of what memory buys
 
 
-def make_report(stages: Stages, fitted: Fitted, more: Callable[[], Section] | None = None) -> ReportWritten:
+def make_report(stages: Stages, fitted: Fitted, more: Callable[[], Section] | None = None) -> Written:
     """Write the report from the stages' files, with the section that `more` makes."""
     report = report_of(stages, fitted, () if more is None else (more(),))
     write_whole(stages.folder / REPORT, render(report).encode())
-    return ReportWritten(sum(isinstance(block, Chart) for section in report.sections for block in section.blocks))
+    pictures = sum(isinstance(block, Chart) for section in report.sections for block in section.blocks)
+    return Written(pictures, "pictures; open it in a browser")
 
 
 def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) -> Report:
     """Return the report of a fit, section by section."""
     classes = len(stages.data.classes)
     labels = f"{classes} classes" if classes else f"loss {stages.options.loss}"
-    samples = f"{fitted.learned.train_images:,} samples, one at a time"
+    learned, profile, budget = fitted.learned, fitted.board, fitted.scheme.budget
+    samples = f"{learned.train_images:,} samples, one at a time"
     summary = (
-        f"{labels}: {fitted.learned.tested} after {fitted.learned.epochs} epochs of {samples}. "
-        f"{fitted.board.sram_bytes:,} bytes of SRAM on {fitted.board.board}, the budget is "
-        f"{fitted.scheme.budget_bytes:,}."
+        f"{labels}: {learned.tested} after {len(learned.record)} epochs of {samples}. "
+        f"{profile.sram_bytes:,} bytes of SRAM on {profile.target}, the budget is {budget:,}."
     )
-    measured, board = stages.measured, BOARDS[fitted.board.board]
-    epochs = [Epoch(number, loss, None, 0.0) for number, loss in enumerate(fitted.learned.losses, start=1)]
     sections = (
         _quality(stages),
         network_section(stages.graph, stages.scheme, stages.options),
-        learning_section(epochs, stages.chosen_rate),
-        memory_section(life_cycle(stages.there), measured, board, fitted.scheme.budget_bytes),
-        instructions_section(measured),
+        learning_section(learned.first, learned.record, fitted.rate),
+        memory_section(life_cycle(stages.there), profile, BOARDS[profile.target], budget),
+        instructions_section(profile),
         *more,
         contributions_section(stages.contributions, _bought(stages)),
         Section("stages", "Stage by stage", "What each stage found, and the files it left.", (_stages(fitted),)),
         _reproduce(stages, fitted),
     )
     title = f"{fitted.model.name} fitted to {stages.data.name}"
-    return Report(title, "Smidgen fit", summary, _numbers(fitted), fitted.learned.warnings, sections)
+    return Report(title, "Smidgen fit", summary, _numbers(fitted), learned.warnings, sections)
 
 
 def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
     """Return the key numbers: how good, how small, how large, how fast."""
-    learned, board, memory = fitted.learned, fitted.board, BOARDS[fitted.board.board]
-    budget, tests = fitted.scheme.budget_bytes, f"{learned.test_images:,} test samples"
+    learned, board, memory = fitted.learned, fitted.board, BOARDS[fitted.board.target]
+    budget, tests = fitted.scheme.budget, f"{learned.test_images:,} test samples"
     return (
-        how_good(Tested(learned.before, learned.error_before), Tested(learned.accuracy, learned.error), tests),
+        how_good(learned.first, learned.last, tests),
         KeyNumber(
             "SRAM", f"{board.sram_bytes / KIB:.1f} KB", f"of a budget of {budget / KIB:.0f} KB",
             board.sram_bytes / budget,
         ),
         KeyNumber(
-            "Flash", f"{board.flash_bytes / KIB:.0f} KB", f"of {memory.flash.bytes / KIB:,.0f} KB on {board.board}",
+            "Flash", f"{board.flash_bytes / KIB:.0f} KB", f"of {memory.flash.bytes / KIB:,.0f} KB on {board.target}",
             board.flash_bytes / memory.flash.bytes,
         ),
         KeyNumber(
-            "A training step", shown_time(board.step_ms),
-            f"{board.step_instructions / 1e6:.1f} M instructions at {board.mhz} MHz",
+            "A training step", shown_time(board.time.step_ms or 0.0),
+            f"{(board.instructions.step or 0) / 1e6:.1f} M instructions at {board.time.mhz} MHz",
         ),
     )  # fmt: skip
 
@@ -101,6 +99,6 @@ def _stages(fitted: Fitted) -> Facts:
 
 def _reproduce(stages: Stages, fitted: Fitted) -> Section:
     course = replace(stages.wish.course, learning_rate=fitted.rate.learning_rate)
-    settings = (*course_facts(course), ("Compiler", stages.measured.compiler))
+    settings = (*course_facts(course), ("Compiler", fitted.board.compiler))
     files = [stages.folder / name for name in (SCHEME, *stages.learned_files)]
     return reproduce_section(stages.wish.command, stages.source, stages.data, settings, files)

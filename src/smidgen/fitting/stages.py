@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -12,15 +12,7 @@ from typing import Literal
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
-from smidgen.fitting.fitted import (
-    BoardMeasured,
-    ContributionsMade,
-    LearnedHere,
-    ModelMade,
-    ProjectWritten,
-    RateMade,
-    SchemeFound,
-)
+from smidgen.fitting.fitted import ContributionsMade, LearnedHere, ModelMade, Written
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Array, Graph
@@ -29,12 +21,13 @@ from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationProgress, is_float, quantize_with
-from smidgen.records import from_plain
+from smidgen.records import to_plain
 from smidgen.results.inspection import describe
 from smidgen.results.profile import Profile, profile
 from smidgen.selection.analysis import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
 from smidgen.selection.estimates import estimate, shipped_contributions
+from smidgen.selection.found import Found
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
 from smidgen.selection.searching import search
 from smidgen.selection.trials import agenda, hold_back
@@ -85,7 +78,7 @@ class Stages:
 
     @cached_property
     def scheme(self) -> Scheme:
-        return Scheme.from_json((self.folder / SCHEME).read_text(), str(self.folder / SCHEME))
+        return Scheme.from_json((self.folder / SCHEME).read_bytes(), str(self.folder / SCHEME))
 
     @cached_property
     def here(self) -> Program:
@@ -119,28 +112,20 @@ class Stages:
             return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)
         return None
 
-    @cached_property
-    def measured(self) -> Profile:
-        return from_plain(Profile, json.loads((self.folder / PROFILE).read_text()))
-
     @property
     def most(self) -> int:
         """The analytic memory up to which layers are tried in an analysis."""
         return max(self.wish.budget, parse_size(MOST))
 
-    @cached_property
-    def chosen_rate(self) -> ChosenRate:
-        return from_plain(ChosenRate, json.loads((self.folder / RATE).read_text()))
-
     def make_model(self) -> ModelMade:
-        graph, pixels = self.source, ""
+        graph, pixels = self.source, None
 
         def quantizing(at: QuantizationProgress) -> None:
             self.show(f"quantizing: {at.doing}", at.done, at.total)
 
         if is_float(graph):
             result = quantize_with(self.data, graph, quantizing)
-            graph, pixels = replace(result.graph, name=graph.name), str(result.pixels or "")
+            graph, pixels = replace(result.graph, name=graph.name), result.pixels
         write_smg(graph, self.folder / MODEL)
         summary = describe(graph)
         quantized = graph is not self.source
@@ -167,22 +152,18 @@ class Stages:
             target=self.wish.where, learning_rate=chosen.learning_rate, on_progress=self._analyzing,
         )  # fmt: skip
 
-    def make_scheme(self) -> SchemeFound:
+    def make_scheme(self) -> Found:
         found = search(
             self.graph, self.contributions, self.wish.budget, self.wish.target, options=self.options,
             streamed_input=self.streamed, on_plan=lambda plans: self.show(f"planning scheme {plans}", 0, 0),
         )  # fmt: skip
         write_whole(self.folder / SCHEME, found.scheme.to_json().encode() + b"\n")
-        weights = tuple(f"{one.layer}:{one.share}" for one in found.layers)
-        gain = found.gain if self.contributions.conditions.judged_with else None
-        return SchemeFound(
-            found.scheme.biases, weights, found.weight_bits, found.cost, found.budget, gain, found.proven
-        )
+        return found
 
-    def make_rate(self) -> RateMade:
+    def make_rate(self) -> ChosenRate:
         chosen = choose_rate(self.here, self.data, self.wish.course, on_progress=self._trying)
-        write_whole(self.folder / RATE, json.dumps(asdict(chosen), indent=1, allow_nan=False).encode() + b"\n")
-        return RateMade(chosen.learning_rate, chosen.verdict)
+        self._keep(RATE, chosen)
+        return chosen
 
     def make_learned(self, rate: float) -> LearnedHere:
         course = replace(self.wish.course, learning_rate=rate)
@@ -196,25 +177,22 @@ class Stages:
         )  # fmt: skip
         for name in self.learned_files:
             export_model(learned.model, self.folder / name)
-        return LearnedHere(
-            learned.first.accuracy, learned.last.accuracy, course.epochs, len(self.data.train), len(self.data.test),
-            tuple(epoch.loss for epoch in learned.record), learned.warnings, learned.first.error, learned.last.error,
-        )  # fmt: skip
+        return LearnedHere(learned.first, learned.record, len(self.data.train), len(self.data.test), learned.warnings)
 
-    def make_board(self) -> BoardMeasured:
+    def make_board(self) -> Profile:
         self.show(f"measuring a step on the emulated {self.wish.target}", 0, 0)
         found = profile(self.there, COMPARED, self.wish.course.seed)
-        write_whole(self.folder / PROFILE, json.dumps(asdict(found), indent=1, allow_nan=False).encode() + b"\n")
-        counted, time = found.instructions, found.time
-        return BoardMeasured(
-            found.target, found.sram_bytes, found.flash_bytes, counted.forward, counted.step or 0, time.forward_ms,
-            time.step_ms or 0.0, time.mhz, time.instructions_per_cycle, COMPARED, found.exact.equal,
-        )  # fmt: skip
+        self._keep(PROFILE, found)
+        return found
 
-    def make_project(self) -> ProjectWritten:
+    def make_project(self) -> Written:
         folder = self.folder / PROJECT
         self.there.write(folder, force=True)
-        return ProjectWritten(sum(1 for _ in folder.iterdir()))
+        return Written(sum(1 for _ in folder.iterdir()), "files: C sources, header, example and how to build it")
+
+    def _keep(self, name: str, result: object) -> None:
+        """Write a stage's result to its file."""
+        write_whole(self.folder / name, json.dumps(to_plain(result), indent=1).encode() + b"\n")
 
     def _compile(self, target: str | Target, streamed_input: bool = False) -> Program:
         """Compile the program that learns with the scheme that was found."""

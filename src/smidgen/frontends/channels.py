@@ -284,9 +284,9 @@ class Channels:
         return a, b.value if b.size < a.size else self.view(b.value, a.value.type.shape)
 
     def graph(self, *outputs: FileTensor) -> Graph:
-        return self.builder.graph(*(self._output(x) for x in outputs))
+        return self.builder.graph(*(self.as_output(x) for x in outputs))
 
-    def _output(self, x: FileTensor) -> Value:
+    def as_output(self, x: FileTensor) -> Value:
         """Return an output in the file's order or, where it is a map in memory, channels last."""
         rank = len(x.shape)
         whole = all(len(dim) <= 1 for dim in x.layout.dims)

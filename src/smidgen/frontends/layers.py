@@ -217,6 +217,16 @@ class Layers(Channels):
         value = take(self.builder, view, along, self.name)
         return FileTensor(value, TensorLayout.of(tuple(len(p) for p in every), order))
 
+    def select(self, x: FileTensor, axis: int, places: Sequence[int], keep: bool = True) -> FileTensor:
+        """Take places along a dimension, negative ones counted from its end; without `keep` the dimension goes."""
+        size = x.shape[axis]
+        y = self.take(x, {axis: [n + size if n < 0 else n for n in places]})
+        return y if keep else self.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+    def repeat(self, x: FileTensor, times: Sequence[int]) -> FileTensor:
+        """Repeat a tensor so many times along each dimension."""
+        return self.take(x, {i: list(range(x.shape[i])) * n for i, n in enumerate(times) if n != 1})
+
     def bilinear(self, x: FileTensor, size: Shape, align_corners: bool, half_pixel: bool) -> FileTensor:
         """Resize a map bilinearly, with corners or pixel centres aligned."""
         op = ops.ResizeBilinear(_pair(size), align_corners, half_pixel)

@@ -106,17 +106,12 @@ class Sequences(Layers):
         if mask is not None:
             scores = self.add(self.multiply(scores, Constant(np.array([scale], np.float32))), mask)
             scale = 1.0
-        return self.matmul(self.softmax(scores, -1, scale), v)
+        return self.matmul(self.along(ops.Softmax(scale), scores, -1), v)
 
-    def softmax(self, x: FileTensor, axis: int, beta: float = 1.0) -> FileTensor:
-        """exp(βx) / Σ exp(βx) along a dimension."""
+    def along(self, op: ops.Softmax | ops.UnitNorm, x: FileTensor, axis: int) -> FileTensor:
+        """Apply an op of rows along a dimension."""
         x = self.with_last(x, axis % len(x.shape))
-        return FileTensor(self.emit(ops.Softmax(beta), x.value), x.layout)
-
-    def unit_norm(self, x: FileTensor, axis: int) -> FileTensor:
-        """x / √Σ x² along a dimension."""
-        x = self.with_last(x, axis % len(x.shape))
-        return FileTensor(self.emit(ops.UnitNorm(), x.value), x.layout)
+        return FileTensor(self.emit(op, x.value), x.layout)
 
     def power(self, x: FileTensor, exponent: float) -> FileTensor:
         """x to a constant power."""

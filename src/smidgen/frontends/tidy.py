@@ -37,6 +37,11 @@ def fewest_transposes(last: Graph, own: Graph, images: bool) -> Graph:
     return last if counts[0] < counts[1] or (images and counts[0] == counts[1]) else own
 
 
+def class_note(code: str, graph: Graph) -> str:
+    """Describe what became of the operator that chose a class at the end of a file."""
+    return f"{code} at the end is left out: the output is the scores %{graph.scores.name}, and the class their largest"
+
+
 def count_transposes(graph: Graph) -> int:
     return sum(isinstance(node.op, ops.Transpose) for node in graph.nodes)
 

@@ -10,10 +10,22 @@ from smidgen.inference.evaluation import (
     Tested,
     test,
 )
-from smidgen.inference.prediction import Cell, ClassProbability, Prediction, Predictions, predict
+from smidgen.inference.prediction import ClassProbability, MapCell, Prediction, Predictions, predict
 from smidgen.inference.scores import InferenceProgress
 
 __all__ = [
-    "Cell", "CellsTested", "ClassProbability", "ClassTested", "ClassesTested", "InferenceProgress", "LabelsTested",
-    "NumbersTested", "Prediction", "Predictions", "ReconstructionTested", "Tested", "predict", "test",
+    "CellsTested",
+    "ClassProbability",
+    "ClassTested",
+    "ClassesTested",
+    "InferenceProgress",
+    "LabelsTested",
+    "MapCell",
+    "NumbersTested",
+    "Prediction",
+    "Predictions",
+    "ReconstructionTested",
+    "Tested",
+    "predict",
+    "test",
 ]  # fmt: skip

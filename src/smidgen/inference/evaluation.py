@@ -12,6 +12,7 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data, Samples
 from smidgen.data.audio import with_front_end
 from smidgen.data.inputs import as_input
@@ -24,7 +25,7 @@ from smidgen.ir import Array, Graph
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
-SHOWN_CLASSES = 20  # of a confusion matrix in the terminal
+SHOWN_CLASSES, COLUMNS = 20, 80  # of a confusion matrix in the terminal; wider ones have numbers above
 NORMAL = ("normal", "ok", "good", "healthy", "regular")  # usual names for samples without a fault
 Confusion = tuple[tuple[int, ...], ...]  # a row for each class of the samples, a column for each predicted class
 Shown = tuple[str | Table, ...]
@@ -199,7 +200,8 @@ def _class_tables(classes: tuple[ClassTested, ...], confusion: Confusion) -> Sho
     judged = "", _class_table(classes), ""
     if len(classes) > SHOWN_CLASSES:
         return *judged, f"the confusion matrix of {len(classes)} classes is in --json and in the page that -o writes"
-    table, numbered = _table("true"), len(classes) > SHOWN_CLASSES // 2
+    widths = [2 + max(len(one.name), len(f"{one.samples:,}")) for one in classes]
+    table, numbered = _table("true"), len(classes) > SHOWN_CLASSES // 2 or max(widths) + sum(widths) > COLUMNS
     for place, one in enumerate(classes):
         table.add_column(str(place) if numbered else one.name, justify="right")
     for place, (one, row) in enumerate(zip(classes, confusion, strict=True)):
@@ -224,7 +226,7 @@ def test(
     images: int | None = None,
     audio: str | None = None,
     threads: int | None = None,
-    on_progress: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = ignore,
 ) -> Tested:
     """Test a model on the data's test samples, or on at most `images` of them, evenly spaced.
 

@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 
+from smidgen.callbacks import ignore
 from smidgen.data.audio import with_front_end
 from smidgen.data.files import MEMORY
 from smidgen.data.images import centre_box
@@ -43,7 +44,7 @@ class ClassProbability:
 
 
 @dataclass(frozen=True)
-class Cell:
+class MapCell:
     """A cell of a map with its class, and its centre as shares of the sample's width and height."""
 
     row: int
@@ -64,7 +65,7 @@ class Prediction:
 
     sample: str
     classes: tuple[ClassProbability, ...] = ()  # likeliest first
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[MapCell, ...] = ()
     numbers: tuple[float, ...] = ()
     error: float | None = None  # mean squared, of the reconstruction
 
@@ -122,7 +123,7 @@ def predict(
     audio: str | None = None,
     memory: int = MEMORY,
     threads: int | None = None,
-    on_progress: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = ignore,
 ) -> Predictions:
     """Predict samples: those of a file or folder, one array, or several.
 
@@ -176,7 +177,7 @@ def _prediction(
     return Prediction(name, tuple(ClassProbability(int(i), names[i], float(shares[i])) for i in best))
 
 
-def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[Cell]:
+def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[MapCell]:
     """Yield the cells with a probability above one half of a class other than the first, the background."""
     shares, names = probabilities(model, scores)[0], names_of(model)
     rows, columns, _ = shares.shape
@@ -185,7 +186,7 @@ def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[Cell]:
         if index:
             x = left + (right - left) * (column + 0.5) / columns
             y = top + (bottom - top) * (row + 0.5) / rows
-            yield Cell(row, column, index, names[index], float(shares[row, column, index]), round(x, 4), round(y, 4))
+            yield MapCell(row, column, index, names[index], float(shares[row, column, index]), round(x, 4), round(y, 4))
 
 
 def _seen(sample: Array, encoding: PixelEncoding) -> tuple[float, float, float, float]:

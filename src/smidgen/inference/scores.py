@@ -122,7 +122,7 @@ def ending_of(graph: Graph) -> Ending | None:
     made, value = producers(graph), graph.scores
     while value in made:
         node = made[value]
-        if isinstance(node.op, Softmax):
+        if type(node.op) is Softmax:  # logarithms of its results are scores like any others
             return "softmax"
         if isinstance(node.op, Lookup) and node.op.function == "sigmoid" and not node.op.slope:
             return "sigmoid"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from smidgen.errors import InputError
 from smidgen.ir.graph import Graph, Value
 from smidgen.ir.types import DTYPES, Array
@@ -15,13 +17,21 @@ def check_inputs(graph: Graph, arrays: tuple[Array, ...], inputs: tuple[Value, .
     if len(arrays) != len(inputs):
         raise InputError(f"{graph.name} takes {len(inputs)} input tensors, {len(arrays)} were given")
     for value, array in zip(inputs, arrays, strict=True):
+        wanted = f"input %{value.name} of {graph.name} is {value.type.dtype}{list(value.type.shape)}"
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{wanted}, given was a {type(array).__name__}; give a numpy array of that type")
         if array.shape != value.type.shape or array.dtype != DTYPES[value.type.dtype]:
-            raise InputError(
-                f"input %{value.name} of {graph.name} is {value.type.dtype}{list(value.type.shape)}, "
-                f"the tensor given is {array.dtype}{list(array.shape)}"
-            )
+            raise InputError(f"{wanted}, the tensor given is {array.dtype}{list(array.shape)}{_advice(value, array)}")
         if value.type.dtype == "int8" and value.type.q is None and (array == -128).any():
             raise InputError(f"input %{value.name} of {graph.name} is a gradient, within ±127, but holds −128")
+
+
+def _advice(value: Value, array: Array) -> str:
+    """Return how real numbers become an int8 input."""
+    if value.type.dtype != "int8" or value.type.q is None or array.dtype.kind != "f":
+        return ""
+    scaled = f"x / {value.type.scale:.9g} + {value.type.zero}"
+    return f"; quantize it: np.clip(np.rint({scaled}), -128, 127).astype(np.int8)"
 
 
 def evaluate(graph: Graph, *arrays: Array) -> tuple[Array, ...]:

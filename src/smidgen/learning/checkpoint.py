@@ -22,7 +22,7 @@ from smidgen.frontends.native import SAFE_DTYPES
 from smidgen.ir import MAX_BYTES, Array, Graph
 from smidgen.ir.text import fingerprint
 from smidgen.learning.course import Course, RunPosition
-from smidgen.records import from_plain
+from smidgen.records import RecordError, from_plain, parse_object
 
 FORMAT = 1
 HEADER = "smidgen-checkpoint"  # the metadata key
@@ -98,9 +98,9 @@ def _tensor(file: safe_open, name: str, path: Path) -> Array:
 
 def _parse(text: str, state: Mapping[str, Array], path: Path) -> Checkpoint:
     try:
-        outer = json.loads(text)
-        described = str(outer["run"])
-        run = json.loads(described)
+        outer = parse_object(text, "run", "digest")
+        described = from_plain(str, outer["run"])
+        run = parse_object(described, "format", "program", "data", "course", "place")
         if type(run["format"]) is not int or run["format"] != FORMAT:
             raise CheckpointError(f"{path} has format {run['format']!r}, this Smidgen reads {FORMAT}; upgrade it")
         if outer["digest"] != _digest(described, state):
@@ -108,7 +108,5 @@ def _parse(text: str, state: Mapping[str, Array], path: Path) -> Checkpoint:
         course, position = from_plain(Course, run["course"]), from_plain(RunPosition, run["place"])
         course.check()
         return Checkpoint(run["program"], run["data"], course, position, state)
-    except InputError as error:
+    except (InputError, RecordError) as error:
         raise CheckpointError(f"{path} is damaged: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise CheckpointError(f"{path} is damaged: {type(error).__name__} in its description") from None

@@ -15,9 +15,9 @@ from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array
 from smidgen.learning.testing import Tested
+from smidgen.ops.rules import check_rate
 
 RateSchedule = Literal["cosine", "constant"]
-LARGEST_RATE = float(np.finfo(np.float32).max)  # a device takes the rate as float32
 _ORDER, _CROP = 0, 1  # what a generator is for: the order of an epoch, or one image's crop
 
 
@@ -41,8 +41,7 @@ class Course:
         """Raise InputError if a number is out of range."""
         if not 1 <= self.epochs <= 100_000:
             raise InputError(f"{self.epochs} epochs cannot be run; give 1 to 100,000")
-        if not 0 <= self.learning_rate <= LARGEST_RATE:
-            raise InputError(f"a learning rate of {self.learning_rate} cannot be used; give a number from 0 up")
+        check_rate(self.learning_rate)
         if self.schedule not in get_args(RateSchedule):
             raise InputError(f"there is no schedule {self.schedule!r}; known are {', '.join(get_args(RateSchedule))}")
         if not 0 <= self.warmup <= self.epochs:

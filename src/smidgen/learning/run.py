@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data, as_input, pixel_encoding
 from smidgen.errors import InputError, SmidgenError
 from smidgen.ir import Array, Graph, roles_of
@@ -86,9 +87,9 @@ def learn(
     *,
     checkpoint: Path | None = None,
     resume: Path | None = None,
-    on_progress: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = ignore,
     save_steps: int = SAVE_STEPS,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Callable[[], object] = ignore,
     threads: int | None = None,
 ) -> Learned:
     """Run the course on the program's target; a program that learns in one pass does so first, or does nothing else.
@@ -140,7 +141,7 @@ class _Run:
         path: Path | None,
         on_progress: ProgressCallback,
         save_steps: int,
-        stop: Callable[[], bool],
+        stop: Callable[[], object],
         threads: int | None,
     ) -> None:
         self.device, self.data, self.fresh, self.path = device, data, fresh, path

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Roles, roles_of
@@ -47,9 +48,7 @@ class Tested:
         return f"error {self.error:.4g}" + ("" if self.accuracy is None else f", {self.accuracy:.2%} right")
 
 
-def measure(
-    device: Device, samples: Samples, on_progress: Count = lambda _: None, *, threads: int | None = None
-) -> Tested:
+def measure(device: Device, samples: Samples, on_progress: Count = ignore, *, threads: int | None = None) -> Tested:
     """Test a device that learns on the samples, a streaming network on one stream; `on_progress` gets how many.
 
     Many samples are shared out among the cores of this machine, or `threads` of them, if the device runs on it.
@@ -75,7 +74,7 @@ def measure(
     return Tested(share, math.fsum(losses) / len(losses))
 
 
-def top1(device: Device, samples: Samples, on_progress: Count = lambda _: None, *, threads: int | None = None) -> float:
+def top1(device: Device, samples: Samples, on_progress: Count = ignore, *, threads: int | None = None) -> float:
     """Return the share of images whose class the device predicts; `on_progress` gets how many were tried."""
     encoding = pixel_encoding(device.graph)
     predicted = _counted(

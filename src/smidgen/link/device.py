@@ -305,10 +305,7 @@ def connect(
     a folder; `flash` is a file for what it keeps. LinkError where nothing answers, or another program does. The board
     is asked to save every `save_every` steps, where that is not 0.
     """
-    if port.startswith(EMULATED) and project is None:
-        stream = _emulated(port, program, flash)
-    else:
-        stream = open_port(port, baud, project, flash)
+    stream = open_port(port, baud, project, flash, program)
     try:
         return LinkedDevice(program.graph, Line(stream, timing), save_every)
     except BaseException:
@@ -317,39 +314,39 @@ def connect(
 
 
 def open_port(
-    port: str, baud: int = BAUD, project: str | Path | None = None, flash: str | Path | None = None
+    port: str,
+    baud: int = BAUD,
+    project: str | Path | None = None,
+    flash: str | Path | None = None,
+    program: Program | None = None,
 ) -> Stream:
-    """Open the stream to a board that is there already, or to an emulated one that runs a project's firmware."""
+    """Open the stream to a board that is there already, or to an emulated one with firmware of a project or program."""
     if port.startswith(EMULATED):
-        if project is None:
-            raise InputError(
-                f"{port} starts over each time: there is nothing on it yet; train, test or predict with it, or give "
-                "--project"
-            )
-        return _with_project(port, project, flash)
+        return _emulated(port, project, None if flash is None else Path(flash), program)
     if project is not None or flash is not None:
         raise InputError(f"--project and --flash are for emulated boards, {port} is none; leave them out")
     return ProcessStream(port.removeprefix(PROCESS)) if port.startswith(PROCESS) else SerialStream(port, baud)
 
 
-def _emulated(port: str, program: Program, flash: str | Path | None) -> Stream:
-    """Start a board of that name with the program's own firmware, from reset on."""
+def _emulated(port: str, folder: str | Path | None, flash: Path | None, program: Program | None) -> Stream:
+    """Start a board of that name, from reset on."""
+    if folder is None and program is None:
+        raise InputError(
+            f"{port} starts over each time: there is nothing on it yet; train, test or predict with it, or give "
+            "--project"
+        )
     from smidgen.targets.firmware import BoardTarget  # here, because an emulator takes a while to import
-    from smidgen.targets.lines import line_to
-
-    name, target = port.removeprefix(EMULATED), program.target
-    if not isinstance(target, BoardTarget) or target.board.name != name:
-        raise InputError(f"{port} runs programs for {name}, this one is for {program.target.name}; compile it for it")
-    firmware = target.linked(program.graph, program.sources)
-    return line_to(port, target, firmware, None if flash is None else Path(flash))
-
-
-def _with_project(port: str, folder: str | Path, flash: str | Path | None) -> Stream:
-    """Start a board of that name with the firmware of a project."""
     from smidgen.targets.lines import line_to, read_project
 
-    project = read_project(Path(folder), port.removeprefix(EMULATED))
-    return line_to(port, project.target, project.build(), None if flash is None else Path(flash))
+    name = port.removeprefix(EMULATED)
+    if folder is not None:
+        project = read_project(Path(folder), name)
+        return line_to(port, project.target, project.build(), flash)
+    assert program is not None
+    target = program.target
+    if not isinstance(target, BoardTarget) or target.board.name != name:
+        raise InputError(f"{port} runs programs for {name}, this one is for {target.name}; compile it for it")
+    return line_to(port, target, target.linked(program.graph, program.sources), flash)
 
 
 def fitting_target(port: str, project: str | Path | None = None) -> str | Target:

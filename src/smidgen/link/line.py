@@ -30,6 +30,7 @@ from smidgen.link.frames import (
     read_answer,
     request_frame,
 )
+from smidgen.ops.rules import check_rate
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
@@ -277,8 +278,11 @@ def save_file(line: Line, path: Path) -> Hello:
     return hello
 
 
-def load_file(line: Line, path: Path) -> Hello:
-    """Give a board what a file holds; where that is damaged or another program's, InputError, and all is as it was."""
+def load_file(line: Line, path: Path) -> tuple[Hello, BoardFailed | None]:
+    """Give a board what a file holds, and let it save that; return also why it could not, if it could not.
+
+    InputError where the file is damaged or another program's, and all is as it was.
+    """
     data, hello = read_whole(path, LARGEST_FILE), _learner(line)
     if len(data) < FILE.size:
         raise InputError(f"{path} has {len(data)} bytes and is not what a program saved")
@@ -291,7 +295,11 @@ def load_file(line: Line, path: Path) -> Hello:
     if len(state) != size or size != hello.state_bytes or zlib.adler32(state) != expected:
         raise InputError(f"{path} is cut short or damaged: it is not what a program saved")
     line.write_state(state)
-    return hello
+    try:
+        line.ask(Command.SAVE)
+    except BoardFailed as error:
+        return hello, error
+    return hello, None
 
 
 def save_there(line: Line) -> Hello:
@@ -318,8 +326,9 @@ def replay_there(line: Line, steps: int, rate: float, on_step: Callable[[float],
 
     Which examples it takes is the board's to choose: where it restarts meanwhile, what it had not saved is gone.
     """
-    if steps < 1 or not 0 <= rate < math.inf:
-        raise InputError(f"{steps} steps at a rate of {rate:g} cannot be taken; give 1 step or more, and a rate from 0")
+    check_rate(rate)
+    if steps < 1:
+        raise InputError(f"{steps} steps cannot be taken; give 1 step or more")
     hello = _learner(line)
     for step in range(steps):
         try:

@@ -1,4 +1,4 @@
-"""Contents of an arena at its peak: parts that add up to it, shared and unused bytes included."""
+"""The memory of a program: as planned, with what stands in the arena at its peak, and as measured on a board."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN = 4  # parts by name; the others are added up
 
 @dataclass(frozen=True)
 class Sram:
-    """Bytes of SRAM in use on a board."""
+    """Bytes of SRAM in use on a board, as measured."""
 
     arena: int
     state: int
@@ -66,6 +66,36 @@ class PeakParts:
             yield f"+ padding {self.padding_bytes:,}"
         if self.unused_bytes:
             yield f"+ unused {self.unused_bytes:,}"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of a program as planned, in bytes: SRAM for arena, state and overhead, flash for constants."""
+
+    peak: int  # the arena
+    lower_bound: int  # the most alive at one node: no placing of the same buffers takes less
+    state: int
+    at_peak: PeakParts
+    constants: int = 0  # 0 where no C was generated
+    overhead: int = 0  # the most that other static data and the stack take, where a budget is for all SRAM
+
+    @property
+    def sram(self) -> int:
+        """All bytes of SRAM."""
+        return self.peak + self.state + self.overhead
+
+    def __str__(self) -> str:
+        return (
+            f"arena      {self.peak:>11,} bytes of SRAM; no plan of this order needs less than {self.lower_bound:,}\n"
+            f"state      {self.state:>11,} bytes of SRAM that outlive a run\n"
+            f"constants  {self.constants:>11,} bytes of flash\n"
+            f"at the peak: {self.at_peak}"
+        )
+
+
+def planned_memory(plan: Plan, state: int, constants: int = 0, overhead: int = 0) -> Memory:
+    """Return the memory that a plan takes beside state and constants."""
+    return Memory(plan.peak, plan.lower_bound, state, peak_parts(plan), constants, overhead)
 
 
 def peak_parts(plan: Plan) -> PeakParts:

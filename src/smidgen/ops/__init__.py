@@ -5,6 +5,7 @@ from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Compare, Dequantize, Maximum, Mul, Quantize, Requantize
 from smidgen.ops.gradient import AdvanceStepState, ChannelSum, FromFloat, Mask, RequantizeGrad, SumGrads
 from smidgen.ops.gru import Gru, GruGrad, GruSlopes
+from smidgen.ops.log_softmax import LogSoftmax
 from smidgen.ops.lookup import Lookup, PRelu
 from smidgen.ops.losses import (
     CellCrossEntropy,
@@ -30,9 +31,9 @@ from smidgen.ops.update import BiasStep, DenseStep, WeightStep
 __all__ = [
     "Activate", "Add", "AdvanceStepState", "Assign", "AvgPool", "BatchNorm", "BiasStep", "CellCrossEntropy",
     "ChannelSum", "Compare", "Concat", "Conv2D", "Crop", "CrossEntropyGrad", "Dense", "DenseStep", "Depthwise",
-    "Dequantize", "ForgetClass", "FromFloat", "Gather", "Gru", "GruGrad", "GruSlopes", "LearnedBias", "Lookup", "Lstm",
-    "LstmGrad", "LstmSlopes", "Mask", "MatMul", "MaxAbs", "MaxPool", "Maximum", "Mean", "MeanSquaredError", "MergeSums",
-    "Mul", "Normalize", "Observe", "Overlay", "PRelu", "Pad", "Pick", "Quantize", "Rate", "ReconstructionError",
-    "Requantize", "RequantizeGrad", "Reshape", "ResizeBilinear", "SigmoidCrossEntropy", "Softmax",
-    "SoftmaxCrossEntropy", "Solve", "SumGrads", "Transpose", "UnitNorm", "WeightStep",
+    "Dequantize", "ForgetClass", "FromFloat", "Gather", "Gru", "GruGrad", "GruSlopes", "LearnedBias", "LogSoftmax",
+    "Lookup", "Lstm", "LstmGrad", "LstmSlopes", "Mask", "MatMul", "MaxAbs", "MaxPool", "Maximum", "Mean",
+    "MeanSquaredError", "MergeSums", "Mul", "Normalize", "Observe", "Overlay", "PRelu", "Pad", "Pick", "Quantize",
+    "Rate", "ReconstructionError", "Requantize", "RequantizeGrad", "Reshape", "ResizeBilinear", "SigmoidCrossEntropy",
+    "Softmax", "SoftmaxCrossEntropy", "Solve", "SumGrads", "Transpose", "UnitNorm", "WeightStep",
 ]  # fmt: skip

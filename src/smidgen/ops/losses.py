@@ -25,7 +25,7 @@ MOST_CLASSES = 256  # that the byte of a cell can name
 def checked_class(label: int | Array | None, classes: int) -> int:
     """Return the number of a class; InputError unless it is below `classes`."""
     if not isinstance(label, int | np.integer):
-        what = "nothing" if label is None else "an array"
+        what = "nothing" if label is None else "an array" if isinstance(label, np.ndarray) else repr(label)[:40]
         raise InputError(f"the label is {what}, but the program learns {classes} classes; give a number from 0 up")
     if not 0 <= label < classes:
         raise InputError(f"label {label} is not one of the {classes} classes 0 to {classes - 1}")

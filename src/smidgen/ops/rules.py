@@ -24,6 +24,7 @@ LIMITS: Mapping[str, int] = {"int16": 32767, "int32": 1 << 30}  # of what a buff
 DECAY_ONE = 65536  # a decay of 1 where buffers are integers
 MOST_SAMPLES = 1024
 LEAST_RATE, LARGEST_RATE = 41, 253  # biased exponents of float32: 2^−86 and just below infinity
+STEP_LIMIT = 1 << 30  # of rate · dy in the float32 head, whose weights then stay numbers; and of a rate by itself
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,12 @@ class Momentum(UpdateRule):
         super().check()
         if not 0 < self.momentum < 1:
             raise InputError(f"momentum is {self.momentum}; give a number above 0 and below 1, or the rule Sgd")
+
+
+def check_rate(learning_rate: float) -> None:
+    """Raise InputError unless a learning rate can be used."""
+    if not 0 <= learning_rate <= STEP_LIMIT:
+        raise InputError(f"a learning rate of {learning_rate} cannot be used; give a number from 0 to {STEP_LIMIT:,}")
 
 
 @op

@@ -20,9 +20,14 @@ SHARES = 256  # in steps of the output: one
 REST_BITS = 21  # of what a gradient is multiplied by its share with
 
 
+def leading_zeros(x: Array) -> Array:
+    """Return how many zeros stand before the first one of each 32-bit number."""
+    return np.array([32 - int(n).bit_length() for n in x.ravel()], np.int64).reshape(x.shape)
+
+
 def reciprocal(total: Array) -> tuple[Array, Array]:
     """Return 1 / total of a Q12.19 sum as Q0.31, and the bits by which it is over one."""
-    zeros = np.array([32 - int(t).bit_length() for t in total.ravel()], np.int64).reshape(total.shape)
+    zeros = leading_zeros(total)
     return INT32.saturate(INT32.reciprocal((total << zeros) - (1 << 31)) << 1), SUM_BITS - zeros
 
 
@@ -33,24 +38,27 @@ class Softmax(Op):
     beta: float = 1.0
 
     kernel = "smg_softmax_s8"
+    output = OUTPUT
 
     def infer(self, x: Type) -> Type:
+        name = type(self).__name__
         if not x.shape or not (math.isfinite(self.beta) and self.beta > 0):
-            raise GraphError(f"Softmax needs at least one dimension and a positive β, got {list(x.shape)}, {self.beta}")
+            raise GraphError(f"{name} needs at least one dimension and a positive β, got {list(x.shape)}, {self.beta}")
         if x.dtype == "float32":
             return Type(x.shape, x.dtype)
         if x.dtype != "int8" or x.q is None or x.q.axis is not None:
-            raise GraphError(f"Softmax takes float32 or int8 with one scale, not {x.dtype}")
+            raise GraphError(f"{name} takes float32 or int8 with one scale, not {x.dtype}")
         if x.shape[-1] >= 1 << SUM_BITS:
-            raise GraphError(f"Softmax over {x.shape[-1]} elements overflows its sum; {(1 << SUM_BITS) - 1} fit")
-        return Type(x.shape, x.dtype, OUTPUT)
+            raise GraphError(f"{name} over {x.shape[-1]} elements overflows its sum; {(1 << SUM_BITS) - 1} fit")
+        return Type(x.shape, x.dtype, self.output)
 
     def scaling(self, x: Type) -> tuple[int, int, int]:
         """Return multiplier and left shift of a difference, and the least difference that counts."""
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), 2.0**31 - 1)
         if real <= 1:
             raise GraphError(
-                f"Softmax of β {self.beta} and scale {x.scale:.3g} cannot tell its inputs apart; calibrate again"
+                f"{type(self).__name__} of β {self.beta} and scale {x.scale:.3g} cannot tell its inputs apart; "
+                "calibrate again"
             )
         multiplier, shift = numerics.quantize_multiplier(real)
         radius = math.floor(((1 << DIFF_BITS) - 1) * 2.0 ** (31 - DIFF_BITS) / 2.0**shift)
@@ -61,15 +69,19 @@ class Softmax(Op):
             e = np.exp((x - x.max(axis=-1, keepdims=True)) * np.float32(self.beta))
             y: Array = e / e.sum(axis=-1, keepdims=True)
             return y
-        multiplier, shift, least = self.scaling(node.ins[0].type)
+        scaled, counts, total = self.sums(node.ins[0].type, x)
+        scale, over = reciprocal(total)
+        y = shift_right(INT32.product(scale, INT32.exp_negative(scaled, DIFF_BITS)), over + 31 - 8) - 128
+        return np.where(counts, np.clip(y, -128, 127), -128).astype(np.int8)
+
+    def sums(self, type_: Type, x: Array) -> tuple[Array, Array, Array]:
+        """Return differences to each row's maximum in Q5.26, which of them count, and sums of their exponentials."""
+        multiplier, shift, least = self.scaling(type_)
         diff = x.astype(np.int64) - x.max(axis=-1, keepdims=True)
         counts = diff >= least
         scaled = INT32.product(np.where(counts, diff, 0) << shift, multiplier)
         exps = INT32.exp_negative(scaled, DIFF_BITS)
-        total = np.where(counts, shift_right(exps, SUM_BITS), 0).sum(axis=-1, keepdims=True)
-        scale, over = reciprocal(total)
-        y = shift_right(INT32.product(scale, exps), over + 31 - 8) - 128
-        return np.where(counts, np.clip(y, -128, 127), -128).astype(np.int8)
+        return scaled, counts, np.where(counts, shift_right(exps, SUM_BITS), 0).sum(axis=-1, keepdims=True)
 
     def params(self, node: Node) -> Params:
         x = node.ins[0].type

@@ -15,6 +15,7 @@ import numpy as np
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, infer, op
 from smidgen.numerics import stochastic
+from smidgen.numerics.float32 import limit
 from smidgen.ops.checks import (
     RATE,
     SCALAR,
@@ -28,7 +29,7 @@ from smidgen.ops.checks import (
     shown,
 )
 from smidgen.ops.gradient import ChannelSum, ParameterGrad
-from smidgen.ops.rules import SGD, UpdateRule
+from smidgen.ops.rules import SGD, STEP_LIMIT, UpdateRule
 from smidgen.ops.state import MOST_DIFFERENCE, units
 from smidgen.ops.weighted import WeightGrad
 
@@ -331,7 +332,7 @@ class FusedWeightStep(FusedStep, WeightStep):
 
 @op
 class DenseStep(Op):
-    """The float32 head learns: w −= rate · dy ⊗ x and b −= rate · dy.
+    """The float32 head learns: w −= rate · dy ⊗ x and b −= rate · dy, with rate · dy within ±STEP_LIMIT.
 
     Inputs: w, b, their buffers where the rule keeps them, x, dy, learning rate, step_state.
     """
@@ -375,7 +376,9 @@ class DenseStep(Op):
 
     def ref(self, node: Node, w: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
         (*buffers, x, dy, learning_rate, step_state) = rest
-        scaled = dy[0] * learning_rate[0]
+        rate = learning_rate[0] if 0 <= learning_rate[0] < np.inf else np.float32(0)
+        with np.errstate(over="ignore"):
+            scaled = limit(dy[0] * rate, np.float32(STEP_LIMIT))
         deltas = (scaled[:, None] * x[0], scaled)
         if not self.rule.buffered:
             return w - deltas[0], b - deltas[1]

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from smidgen.callbacks import ignore
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops.normalize import BatchNorm
@@ -42,7 +43,7 @@ class QuantizationProgress:
 class Passes:
     """Passes over samples, a few at a time, shared out among threads."""
 
-    on_progress: ProgressCallback = lambda _: None
+    on_progress: ProgressCallback = ignore
     threads: int = 1
 
     def each(self, function: Callable[[slice], Result], count: int, doing: str) -> Iterator[Result]:

@@ -14,6 +14,7 @@ from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Maximum, Mul, Requantize
 from smidgen.ops.gru import Gru
+from smidgen.ops.log_softmax import LogSoftmax
 from smidgen.ops.lookup import Lookup, PRelu
 from smidgen.ops.lstm import Lstm
 from smidgen.ops.matmul import MatMul
@@ -22,7 +23,7 @@ from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.recurrence import Recurrent
 from smidgen.ops.resize import Pick, ResizeBilinear
 from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
-from smidgen.ops.softmax import OUTPUT, Softmax
+from smidgen.ops.softmax import Softmax
 from smidgen.ops.unit_norm import UNIT, UnitNorm
 from smidgen.ops.weighted import Weighted, weighted
 from smidgen.quantization.batch import Values, accumulate
@@ -33,7 +34,7 @@ KEEPS_QUANTIZATION = (MaxPool, AvgPool, Crop, Pad, Pick, Reshape, ResizeBilinear
 ONE_QUANTIZATION = (Concat, Maximum)  # inputs and output have the same
 # The output has a new one.
 NEW_QUANTIZATION = (Activate, Add, Gru, Lstm, MatMul, Mul, Mean, Lookup, Normalize, PRelu)
-FIXED: Mapping[type[Op], QParams] = {Softmax: OUTPUT, UnitNorm: UNIT}  # the output has always the same
+FIXED: Mapping[type[Op], QParams] = {kind: kind.output for kind in (Softmax, LogSoftmax)} | {UnitNorm: UNIT}
 WEIGHT_STEPS = 127
 LARGEST_BIAS = 2**29  # leaves the accumulator room for the products
 NEARLY = 2**-13  # of a step: float32 puts halves a little off

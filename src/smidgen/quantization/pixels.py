@@ -113,7 +113,7 @@ class _Conventions:
     def __init__(self, graph: Graph, usable: Conventions, passes: Passes) -> None:
         self.graph, self.usable, self.passes = graph, usable, passes
         made_by = producers(graph).get(graph.scores)
-        self.probabilities = made_by is not None and isinstance(made_by.op, Softmax)
+        self.probabilities = made_by is not None and type(made_by.op) is Softmax
 
     def by_labels(self, samples: Samples) -> PixelChoice:
         labels, count = np.array(samples.labels), len(samples)

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
@@ -70,7 +71,7 @@ def quantize(
     preprocessing: Preprocessing | None = None,
     conventions: Conventions = CONVENTIONS,
     threads: int | None = None,
-    on_progress: ProgressCallback = lambda _: None,
+    on_progress: ProgressCallback = ignore,
 ) -> Quantized:
     """Return an int8 graph from a float one and samples of its input.
 
@@ -108,8 +109,8 @@ def quantize(
     seen = _evenly_spaced(others, COMPARED)
     found = compare(real, rounded, samples[seen], integers[seen], passes)
     known = _accuracy(real, rounded, labelled, passes)
-    counts = len(used), len(seen), len(used) < len(samples)
-    report = QuantizationReport(graph.name, recipe.method, *counts, *found, known)
+    counts, alike = (len(used), len(seen), len(used) < len(samples)), bool((samples == samples[:1]).all())
+    report = QuantizationReport(graph.name, recipe.method, *counts, *found, known, alike)
     return Quantized(rounded, report, choice)
 
 

@@ -63,6 +63,7 @@ class QuantizationReport:
     output: float | None  # dB
     layers: tuple[LayerNoise, ...]
     accuracy: Accuracy | None  # None without labels of the model's own classes
+    alike: bool = False  # all samples are the same, so that their agreement says nothing
 
     @property
     def weakest(self) -> LayerNoise | None:
@@ -77,6 +78,8 @@ class QuantizationReport:
             f"on {self.compared} {apart} samples the top-1 agrees with float32 on {self.agreement:.1%}, "
             f"the output has {_decibels(self.output)} of signal to noise",
         ]
+        if self.alike:
+            lines.append("the samples are all alike, so that agreement says nothing; give samples that differ")
         if self.accuracy is not None:
             lines.append(str(self.accuracy))
         if (weak := self.weakest) is not None:
@@ -106,7 +109,7 @@ def _decibels(ratio: float | None) -> str:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Results of a few samples: squares of each layer's signal, its noise and the noise it adds; equal choices."""
+    """Results of a few samples: squares of each layer's signal, all its noise and the noise it adds; equal choices."""
 
     squares: dict[str, Array]
     same: int

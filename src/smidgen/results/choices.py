@@ -9,7 +9,22 @@ from fractions import Fraction
 
 from smidgen.ir import Graph
 from smidgen.ops.update import initial_fraction
-from smidgen.results.figures import COLOURS, CRIMSON, FROZEN, GAINS, HARMS, Axis, Bars, Figure, Line, Mark, Panel, Rule
+from smidgen.results.figures import (
+    BIASES,
+    BLACK,
+    COLOURS,
+    CRIMSON,
+    FROZEN,
+    GAINS,
+    HARMS,
+    Axis,
+    Bars,
+    Figure,
+    Mark,
+    Panel,
+    Polyline,
+    Rule,
+)
 from smidgen.results.report.page import page_of
 from smidgen.selection.contributions import BitsTried, Conditions, Contributions, LayerShare
 from smidgen.selection.found import Found, Method, Pareto
@@ -28,7 +43,7 @@ def draw_contributions(contributions: Contributions) -> Figure:
     depths = tuple(one.biases for one in contributions.depths)
     gains = tuple(in_points(contributions.biases_gain(k)) for k in depths)
     notes = tuple(f"the last {k} biases: {gain:+.1f} points" for k, gain in zip(depths, gains, strict=True))
-    curve = Line("biases", depths, gains, notes, COLOURS["state"], radius=3, legend=False)
+    curve = Polyline("biases", depths, gains, notes, BIASES, radius=3, legend=False)
     shares = sorted({one.share for one in contributions.shares})
     bars = [_share_bars(contributions, share, place, len(shares)) for place, share in enumerate(shares)]
     numbers = tuple(float(n) for n in sorted({one.layer for one in contributions.shares}))
@@ -91,7 +106,7 @@ def draw_search(searches: Sequence[Found]) -> Figure:
         points = tuple(map(in_points, gains))
         notes = (f"{search.method}, {x:,} evaluations: {y:+.2f} points" for x, y in zip(counts, points, strict=True))
         lines.append(
-            Line(
+            Polyline(
                 f"{search.method}: {100 * search.gain:+.2f}", counts, points, tuple(notes),
                 METHOD_COLOURS[search.method], "steps", dashed=len(went) <= 1,
             )
@@ -103,7 +118,7 @@ def draw_search(searches: Sequence[Found]) -> Figure:
 
 def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> Figure:
     """Draw what each amount of memory buys: the predicted gain of the best scheme that fits, and that of `chosen`."""
-    lines = [_bought("best scheme that fits", pareto.points, COLOURS["activation"], 3)]
+    lines = [_bought("best scheme that fits", pareto.points, BLACK, 3)]
     if chosen is not None:
         lines.append(_bought(f"chosen: {chosen.cost:,} bytes", (chosen,), CRIMSON, 7))
     what = f"SRAM on {pareto.target}, everything counted" if pareto.target else "analytic memory"
@@ -111,11 +126,11 @@ def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> Figure:
     return Figure(f"What memory buys: {pareto.model}", (Panel("", tuple(lines), x, y),), 420)
 
 
-def _bought(name: str, points: Sequence[Found], colour: str, radius: float) -> Line:
+def _bought(name: str, points: Sequence[Found], colour: str, radius: float) -> Polyline:
     """Return the costs and gains of some schemes."""
     x, y = tuple(_kilobytes(one) for one in points), tuple(in_points(one.gain) for one in points)
     notes = (f"{_described(one)}\n{_kilobytes(one):.1f} KB: {in_points(one.gain):+.2f} points" for one in points)
-    return Line(name, x, y, tuple(notes), colour, "steps", radius=radius)
+    return Polyline(name, x, y, tuple(notes), colour, "steps", radius=radius)
 
 
 def search_page(graph: Graph, searches: Sequence[Found], options: Options) -> str:
@@ -144,8 +159,7 @@ def _kilobytes(found: Found) -> float:
 
 def _described(found: Found) -> str:
     """Describe what a scheme trains."""
-    weights = " ".join(f"{one.layer}:{one.share}" for one in found.layers) or "no weights"
-    return f"the last {found.scheme.biases} biases, {found.weight_bits}-bit weights, {weights}"
+    return f"the last {found.scheme.biases} biases, {found.weight_bits}-bit weights, {found.weights or 'no weights'}"
 
 
 def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:
@@ -157,9 +171,9 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:
     biased = tuple(sorted(trained))
     above: list[Mark] = [
         _layer_bars("frozen", [1.0] * count, FROZEN, [f"{name}\nall channels" for name in names]),
-        _layer_bars("weights learn", shares, COLOURS["state"], _notes(names, (f"{y:.1%} learn" for y in shares))),
-        Line(
-            "bias learns", biased, (1.08,) * len(biased), ("",) * len(biased), COLOURS["gradient"], "none", radius=3.5
+        _layer_bars("weights", shares, COLOURS["state"], _notes(names, (f"{y:.1%} learn" for y in shares))),
+        Polyline(
+            "biases", biased, (1.08,) * len(biased), ("",) * len(biased), BIASES, "none", radius=3.5
         ),
     ]  # fmt: skip
     below, under = list[Mark](), [0] * count
@@ -197,9 +211,9 @@ def _costs(trained: Mapping[int, Trained], count: int, bits: int) -> Iterator[tu
     """Yield the bytes of each layer by purpose, counted as in the paper but with the bits that weights have."""
     memories = {layer: layer_memory(one) for layer, one in trained.items()}
     parts: tuple[tuple[str, str, Callable[[AnalyticMemory], int]], ...] = (
-        ("weights in SRAM", COLOURS["state"], lambda m: _state_bytes(m.weights, bits)),
-        ("biases in SRAM", COLOURS["gradient"], lambda m: m.biases),
-        ("inputs saved, and masks", COLOURS["saved"], lambda m: m.saved + m.masks),
+        ("weights", COLOURS["state"], lambda m: _state_bytes(m.weights, bits)),
+        ("biases", BIASES, lambda m: m.biases),
+        ("inputs saved, and masks", COLOURS["saved"], lambda m: m.activations),
     )
     for what, colour, bytes_of in parts:
         yield what, colour, [bytes_of(memories[i]) if i in memories else 0 for i in range(count)]

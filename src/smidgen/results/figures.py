@@ -17,6 +17,7 @@ COLOURS = {  # of memory, by what it holds
     "gradient": "#009e73",
     "scratch": "#9a9a9a",
 }
+BIASES = "#c0548a"  # what learns beside weights, which are state
 STREAMED, CRIMSON, FROZEN = "#f0e442", "#dc143c", "#ececec"
 GAINS = ("#c6dbef", "#8ab8dd", "#4a90c4", "#174a7e")  # by share, pale for few channels
 HARMS = ("#fcc5bf", "#f49a8f", "#dd5a4b", "#a31b12")
@@ -62,7 +63,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Line:
+class Polyline:
     """Points and how they are joined; `notes` are their tooltips, where not empty."""
 
     name: str
@@ -109,7 +110,7 @@ class Note:
     right: bool = True
 
 
-Trace = Bars | Line
+Trace = Bars | Polyline
 Mark = Trace | Rule | Band | Note
 
 
@@ -124,7 +125,7 @@ class Panel:
 
     @property
     def traces(self) -> tuple[Trace, ...]:
-        return tuple(mark for mark in self.marks if isinstance(mark, Bars | Line))
+        return tuple(mark for mark in self.marks if isinstance(mark, Bars | Polyline))
 
 
 @dataclass(frozen=True)

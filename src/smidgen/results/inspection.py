@@ -59,6 +59,7 @@ class Summary:
     parameters: int
     parameter_bytes: int
     largest_activation_bytes: int
+    notes: tuple[str, ...] = ()  # on what the file's reader could not take over unchanged
 
     def __rich__(self) -> Group:
         table = Table(title=Text(self.name), title_justify="left", show_footer=True, box=None, pad_edge=False)
@@ -82,7 +83,7 @@ class Summary:
         sizes = f"{self.arithmetic}: {self.parameter_bytes:,} bytes of parameters, {largest}"
         if any(layer.number is not None for layer in self.layers):
             ends.append("no. is the number by which a scheme names a layer")
-        return Group(table, "", *ends, sizes)
+        return Group(table, "", *ends, sizes, *self.notes)
 
 
 def describe(graph: Graph) -> Summary:
@@ -103,6 +104,7 @@ def describe(graph: Graph) -> Summary:
         parameters=sum(value.type.size for value in held),
         parameter_bytes=sum(value.type.bytes for value in held),
         largest_activation_bytes=max(activations, default=0),
+        notes=graph.notes,
     )
 
 

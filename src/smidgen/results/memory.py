@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from smidgen.ir import Graph, Value
-from smidgen.memory import Buffer, shared
-from smidgen.pipeline import Memory, Program
+from smidgen.memory import Buffer, Memory, shared
+from smidgen.pipeline import Program
 from smidgen.results.figures import COLOURS, CRIMSON, STREAMED, Axis, Band, Bars, Figure, Mark, Note, Panel, Rule
 from smidgen.results.report.page import page_of
 from smidgen.training.head import layers
 from smidgen.training.scheme import AnalyticMemory, Trained, layer_memory
 
+NOTHING = AnalyticMemory(0, 0, 0, 0)
 Kind = Literal["state", "saved", "activation", "gradient", "scratch"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LABELS: dict[Kind, str] = {
@@ -58,7 +59,7 @@ class LayerCost:
 
     name: str
     whole: AnalyticMemory
-    trained: AnalyticMemory | None
+    trained: AnalyticMemory
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _layers(program: Program) -> Iterator[LayerCost]:
     learned = {layer.node.out: layer_memory(layer) for layer in trained}
     for index, node in enumerate(layers(graph)):
         every = tuple(range(node.ins[1].type.shape[-1]))
-        yield LayerCost(node.out.name, layer_memory(Trained(index, node, True, every)), learned.get(node.out))
+        yield LayerCost(node.out.name, layer_memory(Trained(index, node, True, every)), learned.get(node.out, NOTHING))
 
 
 def draw_memory(program: Program) -> str:
@@ -151,7 +152,7 @@ def draw_memory(program: Program) -> str:
     memory = cycle.memory
     learns = f" and {memory.state:,} for what outlives a run" if memory.state else ""
     summary = (
-        f"{memory.peak + memory.state:,} bytes of SRAM: an arena of {memory.peak:,}{learns}; no plan for this order of "
+        f"{memory.sram:,} bytes of SRAM: an arena of {memory.peak:,}{learns}; no plan for this order of "
         f"nodes can have an arena below {memory.lower_bound:,}. The arena at its peak: {memory.at_peak}."
     )
     figures = [draw_arena(cycle), *([draw_layers(cycle)] if cycle.layers else [])]
@@ -168,7 +169,7 @@ def draw_arena(cycle: LifeCycle) -> Figure:
         "The arena: where each tensor lies, and when", (*marks, *places, *_levels(cycle)), replace(nodes, title=""),
         Axis("bytes from the arena's start", 0, unit="bytes"),
     )  # fmt: skip
-    most = 1.15 * max(cycle.memory.peak + cycle.memory.state, 1)
+    most = 1.15 * max(cycle.memory.sram, 1)
     alive = Panel(
         "Bytes alive at each node", (*_stacked(cycle), *marks, *_peak(cycle)), nodes,
         Axis("bytes of SRAM", 0, most, unit="bytes"),
@@ -241,8 +242,8 @@ def _levels(cycle: LifeCycle) -> Iterator[Rule]:
 def draw_layers(cycle: LifeCycle) -> Figure:
     """Draw the cost of training each layer, counted as in the paper: pale for the whole layer, full for what learns."""
     names = [f"{index}: {layer.name}" for index, layer in enumerate(cycle.layers)]
-    whole = [_cost(layer.whole) for layer in cycle.layers]
-    learned = [_cost(layer.trained) for layer in cycle.layers]
+    whole = [(layer.whole.activations, layer.whole.parameters) for layer in cycle.layers]
+    learned = [(layer.trained.activations, layer.trained.parameters) for layer in cycle.layers]
     columns = []
     for part, (what, colour) in enumerate((("activations", COLOURS["saved"]), ("weights", COLOURS["state"]))):
         for costs, how, opacity in ((whole, "all of the layer", 0.35), (learned, "what learns", 1.0)):
@@ -251,11 +252,6 @@ def draw_layers(cycle: LifeCycle) -> Figure:
                 columns.append(_columns(f"{what}, {how}", names, y, colour, 0.4 * (part - 1), opacity))
     title = "What learning a layer costs (analytic: inputs saved and mask bits; weights and biases that change)"
     return Figure(title, (Panel("", tuple(columns), Axis("convolution"), Axis("bytes", 0, unit="bytes")),), 500)
-
-
-def _cost(memory: AnalyticMemory | None) -> tuple[int, int]:
-    """Return the bytes of activations and of weights."""
-    return (0, 0) if memory is None else (memory.saved + memory.masks, memory.weights + memory.biases)
 
 
 def _columns(name: str, names: Sequence[str], y: list[int], colour: str, side: float, opacity: float) -> Bars:

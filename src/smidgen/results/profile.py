@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from rich.console import Group
@@ -15,7 +15,7 @@ from rich.text import Text
 from smidgen.codegen.spelling import identifiers
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
-from smidgen.memory import PeakParts, Sram
+from smidgen.memory import Memory, Sram
 from smidgen.pipeline import Program
 from smidgen.results.comparison import (
     LEARNING_RATE,
@@ -188,15 +188,6 @@ def estimate_time(clock: Clock, forward: int, step: int | None) -> TimeEstimate:
 
 
 @dataclass(frozen=True)
-class PlannedArena:
-    """The plan's arena."""
-
-    peak_bytes: int
-    lower_bound_bytes: int
-    at_peak: PeakParts
-
-
-@dataclass(frozen=True)
 class Profile:
     """A program measured on an emulated board."""
 
@@ -210,7 +201,7 @@ class Profile:
     flash: Flash
     instructions: Costs[InstructionCost, int]
     time: TimeEstimate
-    plan: PlannedArena
+    plan: Memory
     exact: Exactness
 
     def __rich__(self) -> Group:
@@ -223,8 +214,8 @@ class Profile:
             f"stack         {s.stack_bound:>11,} bytes at most, whatever it runs; built by {self.compiler}",
             f"flash         {self.flash_bytes:>11,} bytes: code {f.code:,}, constants {f.constants:,}",
             f"of it         {', '.join(map(str, f.parts))}",
-            f"plan          {self.plan.peak_bytes:>11,} bytes; no plan for this order of nodes needs less than "
-            f"{self.plan.lower_bound_bytes:,}",
+            f"plan          {self.plan.peak:>11,} bytes; no plan for this order of nodes needs less than "
+            f"{self.plan.lower_bound:,}",
             f"at its peak   {self.plan.at_peak}",
             f"instructions  forward {i.forward:,}{step}",
             f"time          {self.time}: an estimate",
@@ -232,6 +223,11 @@ class Profile:
             NOTE,
         ]
         return Group(i.table(f"{self.model} on {self.target}", i.by_op), "", *map(Text, lines))
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what `--json` shows."""
+        plan = {"peak_bytes": self.plan.peak, "lower_bound_bytes": self.plan.lower_bound}
+        return {**asdict(self), "plan": {**plan, "at_peak": asdict(self.plan.at_peak)}}
 
     def layers(self) -> Table:
         """Show the costs node by node."""
@@ -269,7 +265,7 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
             program.graph, InstructionCost, forward.total, step, (*counts.by_node, counts.between)
         ),
         time=estimate_time(device.clock, forward.total, step),
-        plan=PlannedArena(program.plan.peak, program.plan.lower_bound, program.memory.at_peak),
+        plan=program.memory,
         exact=exact,
     )
 
@@ -300,7 +296,7 @@ def _weights(program: Program) -> set[str]:
 def _content(symbol: Symbol, prefix: str, weights: Iterable[str]) -> str:
     name = symbol.name
     if symbol.is_code:
-        return "code of the model" if name.startswith(f"{prefix}_") else "code of kernels and all else"
+        return "code of the model" if name.startswith(f"{prefix}_") else "code of kernels and start-up"
     if name in weights:
         return "weights"
     if name.startswith(f"{prefix}_const_"):

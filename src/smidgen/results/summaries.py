@@ -167,8 +167,8 @@ class TrainingSummary:
         if self.chosen_rate is not None:
             lines.append(self.chosen_rate.verdict)
         lines.append(f"before     {Tested(self.before, self.error_before)}")
-        written = (f"written to {', '.join(self.files)}", f"report in {self.report}")
-        return "\n".join([*lines, *map(str, self.epochs), *written])
+        lines.append(str(self.epochs[-1]))  # those before are shown as they end
+        return "\n".join([*lines, f"written to {', '.join(self.files)}", f"report in {self.report}"])
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class BoardTraining:
         lines = [
             f"{self.model} on {self.port}: {self.train_images:,} samples to learn from, {self.test_images:,} to test",
             f"before     {self.before}",
-            *map(str, self.epochs),
+            str(self.epochs[-1]),  # those before are shown as they end
             f"loss       {curve(self.losses)}",
             f"board      {self.statistics}",
         ]

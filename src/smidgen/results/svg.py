@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from smidgen.results.figures import Axis, Band, Bars, Figure, Line, Mark, Note, Panel, Rule, Trace
+from smidgen.results.figures import Axis, Band, Bars, Figure, Mark, Note, Panel, Polyline, Rule, Trace
 
 WIDTH = 1200  # units; a page stretches them to its own width
 LEFT, RIGHT, BELOW, ABOVE = 92, 16, 48, 30  # room around a panel: numbers, its title
@@ -105,7 +105,7 @@ def _panel(panel: Panel, frame: _Frame) -> Iterator[str]:
     for mark in drawn:
         if isinstance(mark, Bars):
             yield from _bars(mark, x, y)
-        elif isinstance(mark, Line):
+        elif isinstance(mark, Polyline):
             yield from _line(mark, x, y)
         else:
             yield from _sign(mark, frame, x, y)
@@ -115,7 +115,7 @@ def _reach(mark: Mark, axis: str) -> Sequence[float]:
     """Return the values of a mark that an axis has to show."""
     if isinstance(mark, Bars):
         return [end for box in mark.boxes() for end in (box[:2] if axis == "x" else box[2:])]
-    if isinstance(mark, Line):
+    if isinstance(mark, Polyline):
         return mark.x if axis == "x" else mark.y
     return [mark.at] if isinstance(mark, Rule) and mark.axis == axis else []
 
@@ -195,7 +195,7 @@ def _bars(bars: Bars, x: _Scale, y: _Scale) -> Iterator[str]:
     yield "</g>"
 
 
-def _line(line: Line, x: _Scale, y: _Scale) -> Iterator[str]:
+def _line(line: Polyline, x: _Scale, y: _Scale) -> Iterator[str]:
     yield f'<g data-name="{escape(line.name)}" stroke="{line.colour}" fill="{line.colour}">'
     points = [(x(a), y(b)) for a, b in zip(line.x, line.y, strict=True)]
     if points and line.shape != "none":

@@ -75,7 +75,7 @@ def _function(folder: str, symbol: str) -> Callable[..., int] | None:
 def _library(folder: str) -> ctypes.CDLL:
     """Build and load the functions of a folder of kernels; raises TargetError where this machine cannot."""
     places = ((RUNTIME, "smidgen*.h"), (RUNTIME / "kernels", "working.h"), (RUNTIME / folder, "working*.[ch]"))
-    files = {path.name: path.read_text() for place, pattern in places for path in sorted(place.glob(pattern))}
+    files = {path.name: path.read_text("utf-8") for place, pattern in places for path in sorted(place.glob(pattern))}
     sources = [name for name in files if name.endswith(".c")]
     built = Cache(cache_folder(), find_compiler()).build(".so", files, "-shared", "-I.", *sources)
     try:

@@ -156,6 +156,8 @@ typedef struct {
     int32_t rows, c, multiplier, shift, least;
 } smg_softmax_s8_params;
 
+typedef smg_softmax_s8_params smg_log_softmax_s8_params;
+
 /* The first parameters of every recurrent layer: each gate has its own factors, which scale its sums to Q3.12. The
  * output is every hidden state where `whole` is set, else the last one. */
 #define SMG_RECURRENT                                                           \
@@ -215,6 +217,7 @@ void smg_resize_bilinear_s8(const smg_resize_bilinear_s8_params *p, const int8_t
 void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t *y);
 void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y);
 void smg_softmax_s8(const smg_softmax_s8_params *p, const int8_t *x, int8_t *y);
+void smg_log_softmax_s8(const smg_log_softmax_s8_params *p, const int8_t *x, int8_t *y);
 void smg_lstm_s8(const smg_lstm_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
                  int8_t *y, void *scratch);
 void smg_gru_s8(const smg_gru_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,

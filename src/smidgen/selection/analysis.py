@@ -13,12 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.ir import Graph, refuse_variables, verify
 from smidgen.ir.text import fingerprint
 from smidgen.learning import Course
-from smidgen.records import from_plain
+from smidgen.records import RecordError, from_plain, parse_object
 from smidgen.selection.contributions import (
     BiasDepth,
     BitsTried,
@@ -35,6 +36,7 @@ from smidgen.targets.boards import parse_size
 from smidgen.training.scheme import Scheme, SchemeError
 
 FORMAT = 1
+LINE = ("scheme", "bits", "seed", "accuracy", "loss")  # of a journal, behind the first
 _NOTHING: Mapping[Trial, Outcome] = MappingProxyType({})
 
 
@@ -102,16 +104,15 @@ def _known(lines: list[str], header: Mapping[str, Any], path: Path) -> dict[Tria
     found = {}
     for number, line in enumerate(lines, start=1):
         try:
-            plain = json.loads(line)
+            plain = parse_object(line, *(header if number == 1 else LINE))
             if number == 1:
                 _check_header(plain, header, path)
             else:
                 trial, outcome = _parsed(plain)
                 found[trial] = outcome
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SchemeError) as error:
+        except (RecordError, SchemeError) as error:
             raise ContributionsError(
-                f"line {number} of {path} was not written by smidgen analyze ({type(error).__name__}); remove the file "
-                "to start over"
+                f"line {number} of {path} was not written by smidgen analyze: {error}; remove the file to start over"
             ) from None
     return found
 
@@ -127,8 +128,9 @@ def _check_header(found: Any, header: Mapping[str, Any], path: Path) -> None:
         raise ContributionsError(f"{path} holds the outcomes of another model; {way_out}")
     if found["data"] != header["data"]:
         raise ContributionsError(f"{path} holds outcomes on other images, or on more or fewer of them; {way_out}")
+    course = from_plain(dict[str, Any], found["course"])
     for key, now in header["course"].items():
-        if (was := found["course"].get(key)) != now:
+        if (was := course.get(key)) != now:
             raise ContributionsError(f"{path} holds the outcomes of runs with {key} {was}, these have {now}; {way_out}")
 
 
@@ -136,8 +138,8 @@ def _parsed(plain: Any) -> tuple[Trial, Outcome]:
     scheme = Scheme.from_json(json.dumps(plain["scheme"]), "a scheme of the journal")
     outcome = from_plain(Outcome, {"accuracy": plain["accuracy"], "loss": plain["loss"]})
     if not 0 <= outcome.accuracy <= 1:
-        raise ValueError(f"top-1 {outcome.accuracy}")
-    return Trial(scheme, int(plain["bits"]), int(plain["seed"])), outcome
+        raise RecordError(f"it has a top-1 of {outcome.accuracy}")
+    return Trial(scheme, from_plain(int, plain["bits"]), from_plain(int, plain["seed"])), outcome
 
 
 LEARNING_RATE = 1 / 256
@@ -175,7 +177,7 @@ def analyze(
     target: str | None = None,
     workers: int | None = None,
     ray: str | None = None,
-    on_progress: Callable[[AnalysisProgress], None] = lambda _: None,
+    on_progress: Callable[[AnalysisProgress], None] = ignore,
 ) -> Contributions:
     """Train a network many times, each time with other biases and weights, and test it on training images held back.
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from smidgen.data.files import write_whole
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph
-from smidgen.records import from_plain
+from smidgen.records import RecordError, from_plain, parse_object
 from smidgen.training.head import layers
 from smidgen.training.published import LayerShape
 from smidgen.training.scheme import Scheme
@@ -159,10 +159,10 @@ class Contributions:
         return json.dumps({**plain, "sha256": _digest(plain)}, indent=1, allow_nan=False)
 
     @staticmethod
-    def from_json(text: str, source: str = "the file") -> Contributions:
+    def from_json(text: str | bytes, source: str = "the file") -> Contributions:
         """Contributions from a file's text; ContributionsError, naming the source, where it holds none."""
         try:
-            plain = json.loads(text)
+            plain = parse_object(text, "format", "sha256")
             format, digest = plain["format"], plain.pop("sha256")
             if format != FORMAT:
                 raise ContributionsError(
@@ -171,10 +171,9 @@ class Contributions:
                 )
             found = _parsed(plain)
             whole = digest == _digest(plain)
-        except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError, RecursionError) as error:
+        except RecordError as error:
             raise ContributionsError(
-                f"{source} does not hold contributions as smidgen analyze writes them ({type(error).__name__}: "
-                f"{str(error)[:80]}); it may be cut short"
+                f"{source} does not hold contributions as smidgen analyze writes them: {error}; it may be cut short"
             ) from None
         if not whole:
             raise ContributionsError(f"{source} was changed since smidgen analyze wrote it; run the analysis again")
@@ -195,7 +194,7 @@ def read_contributions(path: Path) -> Contributions:
         raise ContributionsError(f"{path} cannot be read: {error.strerror}") from None
     if len(data) > MOST_BYTES:
         raise ContributionsError(f"{path} has over {MOST_BYTES:,} bytes, more than contributions can have")
-    return Contributions.from_json(data.decode(errors="replace"), str(path))
+    return Contributions.from_json(data, str(path))
 
 
 def write_contributions(contributions: Contributions, path: Path) -> None:
@@ -212,20 +211,20 @@ def _digest(plain: dict[str, Any]) -> str:
 
 
 def _parsed(plain: dict[str, Any]) -> Contributions:
-    """Parse contributions; raises what `from_json` catches where something is missing or impossible."""
+    """Parse contributions; RecordError where something is missing or impossible."""
     found = from_plain(Contributions, {key: value for key, value in plain.items() if key != "format"})
     measured: tuple[BiasDepth | LayerShare | BitsTried, ...] = (*found.depths, *found.shares, *found.bits)
     for one in measured:
         if not 0 <= one.accuracy <= 1:
-            raise ValueError(f"an accuracy of {one.accuracy}")
+            raise RecordError(f"an accuracy of {one.accuracy}")
     count, order = len(found.layers), [one.biases for one in found.depths]
     if not order or order != sorted(set(order)) or order[0] != 0 or not 0 <= found.base <= order[-1] <= count:
-        raise ValueError(f"biases {order[:8]}, base {found.base} and {count} layers do not fit together")
+        raise RecordError(f"biases {order[:8]}, base {found.base} and {count} layers do not fit together")
     keys = [(one.layer, one.share) for one in found.shares]
     if keys != sorted(set(keys)) or any(not 0 <= layer < count or not 0 < share <= 1 for layer, share in keys):
-        raise ValueError("the layers and shares do not fit together")
+        raise RecordError("the layers and shares do not fit together")
     if any(found.beside(layer) > order[-1] for layer, _ in keys):
-        raise ValueError(f"a layer is deeper than {order[-1]} biases")
+        raise RecordError(f"a layer is deeper than {order[-1]} biases")
     return found
 
 

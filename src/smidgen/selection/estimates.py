@@ -101,4 +101,4 @@ def _all() -> tuple[Contributions, ...]:
     if not FOLDER.is_dir():
         return ()
     found = sorted((file for file in FOLDER.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
-    return tuple(Contributions.from_json(file.read_text(), file.name) for file in found)
+    return tuple(Contributions.from_json(file.read_bytes(), file.name) for file in found)

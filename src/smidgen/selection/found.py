@@ -6,24 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
+from smidgen.memory import Memory
 from smidgen.training.scheme import Scheme
 
 Method = Literal["exact", "evolutionary", "random"]
 METHODS: tuple[Method, ...] = get_args(Method)
-
-
-@dataclass(frozen=True)
-class PlannedBytes:
-    """SRAM of a compiled program, in bytes."""
-
-    arena: int
-    state: int
-    besides: int  # the most that other static data (the audio front end included) and the stack take
-    least_arena: int  # the most alive at one node: no placing of the same buffers takes less
-
-    @property
-    def total(self) -> int:
-        return self.arena + self.state + self.besides
 
 
 @dataclass(frozen=True)
@@ -54,7 +41,7 @@ class Found:
     scheme: Scheme
     weight_bits: int
     cost: int  # bytes: of SRAM, or of the analytic sum
-    planned: PlannedBytes | None
+    planned: Memory | None
     gain: float  # top-1 over the head alone, from 0 to 1
     biases_gain: float
     layers: tuple[LayerGain, ...]
@@ -62,6 +49,11 @@ class Found:
     evaluations: int  # candidates, whole or in part, that were looked at
     schemes_planned: int
     improvements: tuple[Improvement, ...]  # of an evolutionary or random search, as it went on
+
+    @property
+    def weights(self) -> str:
+        """The weights that learn, as layer:share."""
+        return " ".join(f"{one.layer}:{one.share}" for one in self.layers)
 
     @property
     def proven(self) -> bool:
@@ -84,7 +76,7 @@ class Found:
         if self.planned is None:
             return ": saved inputs, masks, weights and biases; the classifier is not counted"
         p = self.planned
-        return f" of SRAM: arena {p.arena:,}, state {p.state:,}, stack and other data at most {p.besides:,}"
+        return f" of SRAM: arena {p.peak:,}, state {p.state:,}, stack and other data at most {p.overhead:,}"
 
     def _how(self) -> str:
         plans = f", {self.schemes_planned} schemes planned" if self.planned else ""
@@ -108,7 +100,7 @@ class Pareto:
         head = f"{'budget':>9}  {'bytes':>9}  {'gain':>7}  biases  bits  layer:share"
         rows = [
             f"{one.budget:>9,}  {one.cost:>9,}  {100 * one.gain:>+7.2f}  {one.scheme.biases:>6}  {one.weight_bits:>4}  "
-            + " ".join(f"{gain.layer}:{gain.share}" for gain in one.layers)
+            + one.weights
             for one in self.points
         ]
         return "\n".join([f"{self.model} on {self.target or 'paper, by its analytic sum'}", head, *rows])

@@ -260,7 +260,11 @@ def _try_to_connect(address: str) -> str:
     """
     try:
         tried = subprocess.run(
-            (sys.executable, "-c", CONNECT, address), capture_output=True, text=True, timeout=CONNECT_SECONDS
+            (sys.executable, "-c", CONNECT, address),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=CONNECT_SECONDS,
         )
     except subprocess.TimeoutExpired:
         return f"no connection within {CONNECT_SECONDS:g} seconds"

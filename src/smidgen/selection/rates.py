@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Literal
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data, DataError, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, refuse_variables, roles_of
@@ -82,7 +83,20 @@ class ChosenRate:
             text += f"; {of_batch(self.best)} was best there, over √{self.longer:.2g} as the course is so much longer"
         if chosen.loss is not None and chosen.loss > LEARNED * self.guessing:
             text += f", none of which came clearly below the loss of guessing, {self.guessing:.2f}"
-        return text
+        return text + self._reason(chosen)
+
+    def _reason(self, chosen: RateTrial) -> str:
+        """Say why a trial is followed whose loss is not the least; nothing where it is."""
+        best = _least(self.trials)
+        assert best.loss is not None
+        if chosen != best and best.loss > LEARNED * self.guessing:
+            return f"; {of_batch(self.best)} is usually safe, and close to the least loss, {best.loss:.3f}"
+        if chosen != best:
+            least = f"the least loss, {best.loss:.3f} at {of_batch(best.learning_rate)}"
+            return f"; {of_batch(self.best)} is the highest rate close to {least}"
+        if any(one.loss is not None and one.loss < best.loss for one in self.trials):
+            return f"; lower losses are of trials that ended before {best.steps} steps"
+        return ""
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *map(str, self.trials)])
@@ -102,7 +116,7 @@ def of_batch(rate: float) -> str:
 
 
 def choose_rate(
-    program: Program, data: Data, course: Course, *, on_progress: Callable[[RateProgress], None] = lambda _: None
+    program: Program, data: Data, course: Course, *, on_progress: Callable[[RateProgress], None] = ignore
 ) -> ChosenRate:
     """Choose the rate for this course, whose own rate is ignored, by trials of the program in C on this machine.
 

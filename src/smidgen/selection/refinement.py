@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from smidgen.callbacks import ignore
 from smidgen.codegen.entries import audio_bytes
 from smidgen.ir import Graph
-from smidgen.memory import ALIGNMENT, state_bytes
+from smidgen.memory import ALIGNMENT, Memory, planned_memory, state_bytes
 from smidgen.pipeline import plan
-from smidgen.selection.found import PlannedBytes
 from smidgen.selection.methods import BestFirst, Promises
 from smidgen.selection.problem import Candidate, Problem, SearchError
 from smidgen.targets.device import Target
@@ -34,15 +34,15 @@ class Planner:
     target: Target
     options: Options
     streamed_input: bool
-    on_plan: PlanCallback = lambda _: None
-    _known: dict[tuple[object, ...], PlannedBytes] = field(default_factory=dict)
+    on_plan: PlanCallback = ignore
+    _known: dict[tuple[object, ...], Memory] = field(default_factory=dict)
 
     @property
     def planned(self) -> int:
         """The number of schemes planned."""
         return len(self._known)
 
-    def __call__(self, scheme: Scheme) -> PlannedBytes:
+    def __call__(self, scheme: Scheme) -> Memory:
         with_bits = scheme.weights or self.options.head_of(self.graph).dtype == "int8"
         key = (scheme.biases, scheme.weights, scheme.channels, self.options.bits(scheme) if with_bits else None)
         if key not in self._known:
@@ -50,14 +50,14 @@ class Planner:
             self.on_plan(self.planned)
         return self._known[key]
 
-    def biases(self, count: int, bits: int) -> PlannedBytes:
+    def biases(self, count: int, bits: int) -> Memory:
         """Plan biases without weights; an int8 head has weights of these bits."""
         return self(Scheme(f"bias:{count}", count, weight_bits=bits))
 
-    def _plan(self, scheme: Scheme) -> PlannedBytes:
+    def _plan(self, scheme: Scheme) -> Memory:
         layout = plan(self.graph, scheme, self.target, options=self.options, streamed_input=self.streamed_input)
-        overhead, least = self.target.overhead + audio_bytes(layout.graph), layout.plan.lower_bound
-        return PlannedBytes(layout.peak, state_bytes(layout.graph), overhead, least)
+        overhead = self.target.overhead + audio_bytes(layout.graph)
+        return planned_memory(layout.plan, state_bytes(layout.graph), overhead=overhead)
 
 
 PROOFS = 12  # schemes planned to prove that an answer is the best
@@ -66,11 +66,11 @@ Propose = Callable[[Sequence[Problem], int], Candidate | None]  # the best candi
 
 
 @dataclass(frozen=True)
-class Answer:
+class FittingCandidate:
     """A candidate that fits, the bytes it takes, and the most that any other could gain."""
 
     candidate: Candidate
-    planned: PlannedBytes
+    planned: Memory
     best_possible: int | None = None  # None where the method gives no bound
 
 
@@ -82,9 +82,9 @@ class Refinement:
         self.known = {0: planner.biases(0, problems[0].bits)}
         self.plans = 1  # asked for, known or not: what is known before must not change what is found
 
-    def find(self, budget: int, propose: Propose) -> Answer:
+    def find(self, budget: int, propose: Propose) -> FittingCandidate:
         """Return the first proposal that fits."""
-        if budget < self.known[0].total:
+        if budget < self.known[0].sram:
             raise SearchError(self._too_small(budget))
         margin = 0
         while True:
@@ -92,15 +92,15 @@ class Refinement:
             if candidate is None:  # the margin leaves no room: the head alone, which fits
                 candidate = self.problems[0].candidate(0, ())
             # Where the image, not what is kept, sets the arena, biases alone show as much as the candidate, and sooner.
-            if candidate.arena < self.known[0].arena and self._learn(candidate.biases):
+            if candidate.arena < self.known[0].peak and self._learn(candidate.biases):
                 continue
             planned = self._plan(candidate)
-            if planned.total <= budget:
-                return Answer(candidate, planned)
+            if planned.sram <= budget:
+                return FittingCandidate(candidate, planned)
             if not self._learn(candidate.biases):
-                margin = max(margin + ALIGNMENT, planned.total - candidate.cost)
+                margin = max(margin + ALIGNMENT, planned.sram - candidate.cost)
 
-    def prove(self, budget: int, answer: Answer, promises: Sequence[Promises]) -> Answer:
+    def prove(self, budget: int, answer: FittingCandidate, promises: Sequence[Promises]) -> FittingCandidate:
         """Return the answer, or a better one, with the most that any scheme within the budget can gain."""
         most = self.plans + PROOFS
         while True:
@@ -111,14 +111,14 @@ class Refinement:
                 if self._learn(candidate.biases):
                     break
                 planned = self._plan(candidate)
-                if planned.total <= budget:
-                    return Answer(candidate, planned, candidate.gain)
+                if planned.sram <= budget:
+                    return FittingCandidate(candidate, planned, candidate.gain)
             else:
                 left = search.most  # above the answer's gain only where the search was cut short
                 gain = answer.candidate.gain
                 return replace(answer, best_possible=gain if left is None else max(left, gain))
 
-    def _plan(self, candidate: Candidate) -> PlannedBytes:
+    def _plan(self, candidate: Candidate) -> Memory:
         self.plans += 1
         (problem,) = (one for one in self.problems if one.bits == candidate.bits)
         return self.planner(problem.scheme(candidate))
@@ -139,14 +139,14 @@ class Refinement:
         floors, floor = [], 0
         for biases in range(len(self.problems[0].bias_gains)):
             known = self.known.get(biases)
-            floor = max(floor, known.least_arena if known else 0)
-            floors.append(floor if known is None or certain else known.arena)
+            floor = max(floor, known.lower_bound if known else 0)
+            floors.append(floor if known is None or certain else known.peak)
         return [replace(problem, floors=tuple(floors)) for problem in self.problems]
 
     def _too_small(self, budget: int) -> str:
         head, planner = self.known[0], self.planner
         return (
             f"a budget of {budget:,} bytes is too small for {planner.graph.name} on {planner.target.name}: the head "
-            f"alone takes {head.total:,} (arena {head.arena:,}, state {head.state:,}, stack and other data up to "
-            f"{head.besides:,}); give at least that"
+            f"alone takes {head.sram:,} (arena {head.peak:,}, state {head.state:,}, stack and other data up to "
+            f"{head.overhead:,}); give at least that"
         )

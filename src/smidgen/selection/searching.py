@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from smidgen.callbacks import ignore
 from smidgen.codegen.entries import audio_bytes
 from smidgen.errors import InputError
 from smidgen.ir import Graph
+from smidgen.memory import Memory
 from smidgen.selection.bounds import pose_analytic, pose_planned
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.estimates import shipped_contributions
-from smidgen.selection.found import METHODS, Found, Improvement, LayerGain, Method, Pareto, PlannedBytes
+from smidgen.selection.found import METHODS, Found, Improvement, LayerGain, Method, Pareto
 from smidgen.selection.methods import EVALUATIONS, BestFirst, Promises, Trials, draw_lots, evolve, promise
 from smidgen.selection.problem import UNIT, Candidate, Problem, SearchError
 from smidgen.selection.refinement import PlanCallback, Planner, Refinement
@@ -38,7 +40,7 @@ def search(
     streamed_input: bool = True,
     evaluations: int = EVALUATIONS,
     seed: int = 0,
-    on_plan: PlanCallback = lambda _: None,
+    on_plan: PlanCallback = ignore,
 ) -> Found:
     """Search the scheme that promises most within a budget, in bytes or as "128KB" (of 1,024 bytes each).
 
@@ -61,7 +63,7 @@ def pareto(
     analytic: bool = False,
     streamed_input: bool = True,
     points: int = POINTS,
-    on_plan: PlanCallback = lambda _: None,
+    on_plan: PlanCallback = ignore,
 ) -> Pareto:
     """Search the best schemes for budgets in equal steps, from the head alone to `budget`; keep those that gain."""
     if points < 2:
@@ -111,7 +113,7 @@ class Searcher:
     @property
     def least(self) -> int:
         """The least budget that has a scheme: the head alone."""
-        return self.planner.biases(0, self.problems[0].bits).total if self.planner else 0
+        return self.planner.biases(0, self.problems[0].bits).sram if self.planner else 0
 
     def search(self, budget: int, method: Method = "exact", evaluations: int = EVALUATIONS, seed: int = 0) -> Found:
         """Return the best scheme that a method finds for a budget."""
@@ -135,7 +137,7 @@ class Searcher:
     def _found(
         self,
         candidate: Candidate,
-        planned: PlannedBytes | None,
+        planned: Memory | None,
         best_possible: int | None,
         budget: int,
         proposer: _Proposer,
@@ -152,7 +154,7 @@ class Searcher:
             budget=budget,
             scheme=scheme,
             weight_bits=candidate.bits,
-            cost=planned.total if planned else candidate.cost,
+            cost=planned.sram if planned else candidate.cost,
             planned=planned,
             gain=candidate.gain / UNIT,
             biases_gain=self.contributions.biases_gain(candidate.biases),

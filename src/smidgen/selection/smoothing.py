@@ -33,7 +33,7 @@ def smoothed(contributions: Contributions, caution: float = CAUTION) -> Contribu
     known = measurements(contributions)
     if not known:
         return contributions
-    fit = Fit(contributions)
+    fit = ContributionFit(contributions)
     found = fit.solve(known)
     found = found - caution * fit.weights_errors(known, found)
     return replace(
@@ -49,7 +49,7 @@ def measurements(contributions: Contributions) -> list[Measurement]:
     return [one for one in every if one.accuracy > 0]
 
 
-class Fit:
+class ContributionFit:
     """A linear fit: its unknowns are the accuracy at each depth of biases, then the gain of each layer's weights."""
 
     def __init__(self, contributions: Contributions) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data, PixelEncoding, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
@@ -22,6 +23,7 @@ from smidgen.simulation.images import CourseImages, centred
 from smidgen.simulation.layout import in_parts
 from smidgen.simulation.running import Simulation
 
+CPU_STEPS = 64  # between two reports of progress: a processor takes seconds for as many
 KEPT_BYTES = 1 << 33  # of the front's outputs for the test images: more is computed again at each test
 
 
@@ -67,7 +69,7 @@ def simulate(
     *,
     learning_rates: Sequence[float] | None = None,
     device: str = "cuda",
-    on_progress: Callable[[FleetProgress], None] = lambda _: None,
+    on_progress: Callable[[FleetProgress], None] = ignore,
 ) -> Simulated:
     """Run the course on one simulated device per program, all at once: each learns the bytes it would learn alone.
 
@@ -160,7 +162,8 @@ def _run(
     for epoch in range(course.epochs):
         table = rate_table(course, rates, epoch, steps).to(device)
         found, at = [], 0
-        for shown, labels in images.chunks(epoch, fleet.chunk(steps)):
+        on_progress(FleetProgress(0, steps, epoch + 1, course.epochs, len(graphs)))
+        for shown, labels in images.chunks(epoch, fleet.chunk(min(steps, CPU_STEPS) if device == "cpu" else steps)):
             found.append(fleet.train(fleet.front(shown), labels, table[at : at + len(labels)]))
             at += len(labels)
             on_progress(FleetProgress(at, steps, epoch + 1, course.epochs, len(graphs)))

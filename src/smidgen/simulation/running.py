@@ -16,9 +16,9 @@ from smidgen.ops.state import LearnedBias
 from smidgen.ops.update import DenseStep
 from smidgen.ops.weighted import Weighted
 from smidgen.simulation.backward import BACKWARD, from_float, sums_by_reference
+from smidgen.simulation.fleet import Fleet, FleetNode, FleetStep, FleetValue, Parameter, Slotted, merge
 from smidgen.simulation.forward import FORWARD, by_reference
 from smidgen.simulation.layout import Setting, as_weights, in_parts, setting, to_lanes, unflatten, zero_of
-from smidgen.simulation.merging import Fleet, FleetNode, FleetStep, FleetValue, Parameter, Slotted, merge
 from smidgen.simulation.steps import HeadStep, IntegerStep
 from smidgen.simulation.tables import Looked, Tables, rounding
 from smidgen.targets.device import check_state

@@ -13,14 +13,14 @@ from smidgen.numerics import stochastic
 from smidgen.ops.conv import ConvGradWeight, DepthwiseGradWeight
 from smidgen.ops.dense import DenseGradWeight
 from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
-from smidgen.ops.rules import LIMITS
+from smidgen.ops.rules import LIMITS, STEP_LIMIT
 from smidgen.ops.state import MOST_DIFFERENCE, units
 from smidgen.ops.update import BUFFER_BITS, BiasStep, DenseStep, Step, WeightStep, initial_fraction, pack, unpack
 from smidgen.simulation import sums
+from smidgen.simulation.fleet import Fleet, FleetStep
 from smidgen.simulation.forward import INPUT_MOST
 from smidgen.simulation.integers import LARGEST_STEP
 from smidgen.simulation.layout import Setting, unflatten
-from smidgen.simulation.merging import Fleet, FleetStep
 
 Summed = Callable[..., Tensor]
 
@@ -282,7 +282,7 @@ class HeadStep:
 
     def run(self, values: Callable[..., Tensor], exponents: Tensor, rate: Tensor, key: Tensor, step: Tensor) -> None:
         x, dy = (values(v) for v in self.step.sources)
-        scaled = dy.flatten(1) * rate
+        scaled = (dy.flatten(1) * rate).clamp(-STEP_LIMIT, STEP_LIMIT)
         deltas = [scaled[:, :, None, None] * x.flatten(1)[:, None, None], scaled]
         if self.buffers:
             due = (step + 1) % self.op.rule.accumulate == 0

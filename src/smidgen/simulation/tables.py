@@ -15,8 +15,8 @@ from smidgen.numerics import stochastic
 from smidgen.ops.elementwise import Compare
 from smidgen.ops.gradient import FromFloat, GradOp, Mask, SumGrads
 from smidgen.simulation import integers
+from smidgen.simulation.fleet import Fleet, FleetNode, FleetValue, Slotted
 from smidgen.simulation.layout import Setting, zero_of
-from smidgen.simulation.merging import Fleet, FleetNode, FleetValue, Slotted
 
 DIFFERENCES = {False: (-0.5, np.inf), True: (-np.inf, -0.5)}  # of whole numbers: not below 0, and below
 

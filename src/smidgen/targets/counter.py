@@ -124,7 +124,7 @@ class Counter:
 
     def attach(self, emulator: Uc, cache: Path) -> None:
         """Count what this emulator runs from now on; TargetError where it cannot be counted."""
-        source = {"counter.c": (Path(__file__).parent / "counter.c").read_text()}
+        source = {"counter.c": (Path(__file__).parent / "counter.c").read_text("utf-8")}
         library = Cache(cache, find_compiler()).build(".so", source, "-shared", "counter.c")
         self._library = ctypes.CDLL(str(library))  # kept while the emulator may call it
         callback = ctypes.cast(self._library.count_block, ctypes.c_void_p)

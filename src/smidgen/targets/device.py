@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack
 from queue import SimpleQueue
@@ -20,6 +19,7 @@ from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.numerics import one_pass
 from smidgen.numerics.one_pass import Sums
 from smidgen.ops.losses import loss_of
+from smidgen.ops.rules import check_rate
 from smidgen.runtime import working_memory
 from smidgen.threads import in_order
 
@@ -158,8 +158,7 @@ def check_step(device: Device, label: int | Array | None, learning_rate: float) 
     graph = device.graph
     if graph.roles is None or not device.learns:
         raise InputError(f"{graph.name} was compiled without a scheme and does not learn; name one to compile()")
-    if not 0 <= learning_rate < math.inf:
-        raise InputError(f"a learning rate of {learning_rate} cannot be used; give a number from 0 up")
+    check_rate(learning_rate)
     return loss_of(graph).label(label, graph)
 
 

@@ -247,7 +247,7 @@ def with_clock(sources: Sources, symbols: set[str]) -> Sources:
     header = render("clock.h", headers=headers, marks=marks, symbols=sorted(symbols))
     program = f"{sources.prefix}.c"
     files = {
-        **sources.files, "clock.h": header, "clock.c": CLOCK.read_text(),
+        **sources.files, "clock.h": header, "clock.c": CLOCK.read_text("utf-8"),
         program: f'#include "clock.h"\n{sources.files[program]}',
     }  # fmt: skip
     return replace(sources, files=files)

@@ -10,21 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 from unicorn import Uc
 from unicorn import unicorn_const as uc
 
 from smidgen.codegen import SECTOR_BYTES, is_source
 from smidgen.codegen.project import LISTING
 from smidgen.compiler import Cache
-from smidgen.data.files import read_whole, write_whole
 from smidgen.errors import InputError, TargetError
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, Board, Region, aligned_only
 from smidgen.targets.counter import Counter
 from smidgen.targets.firmware import BoardTarget
-from smidgen.targets.flash import BLANK, BoardFlash
+from smidgen.targets.flash import BLANK, BoardFlash, KeptFlash
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.qemu import CHUNK, QemuMachine
 
@@ -101,11 +99,9 @@ class LinkedBoard(EmulatedBoard):
 class EmulatedStream:
     """The line to an emulated board: it runs while bytes are handed over, so that no time passes."""
 
-    def __init__(
-        self, name: str, start: Callable[[BoardFlash], LinkedBoard], flash: BoardFlash, limit: int, kept: Path | None
-    ) -> None:
-        """`start` switches the board on, as after a reset; its flash goes to the file `kept` at the end."""
-        self.name, self.flash, self._start, self._limit, self._kept = name, flash, start, limit, kept
+    def __init__(self, name: str, start: Callable[[BoardFlash], LinkedBoard], flash: BoardFlash, limit: int) -> None:
+        """`start` switches the board on, as after a reset."""
+        self.name, self.flash, self._start, self._limit = name, flash, start, limit
         self._came = b""
         self.reset()
 
@@ -113,19 +109,24 @@ class EmulatedStream:
         """Switch the board off and on: what it did not save is gone."""
         self.flash.restart()
         self.board = self._start(self.flash)
-        self._came = self.board.exchange(b"", min(self._limit, STARTING))
+        self._came = self._exchange(b"", min(self._limit, STARTING))
 
     def read(self, seconds: float) -> bytes:
         came, self._came = self._came, b""
         return came
 
     def write(self, data: bytes) -> None:
-        self._came += self.board.exchange(data, self._limit)
+        self._came += self._exchange(data, self._limit)
 
     def close(self) -> None:
-        """Nothing outlives the object but its flash, where a file is named for it."""
-        if self._kept:
-            write_whole(self._kept, self.flash.bytes.tobytes())
+        """Nothing outlives the object but its flash, where a file holds it."""
+        self.flash.close()
+
+    def _exchange(self, data: bytes, limit: int) -> bytes:
+        """Hand over bytes; what the board answers is told once its flash is safe."""
+        answer = self.board.exchange(data, limit)
+        self.flash.sync()
+        return answer
 
 
 class QemuStream(QemuMachine):
@@ -179,19 +180,13 @@ def emulated_line(name: str, target: BoardTarget, firmware: Path, kept: Path | N
     def start(flash: BoardFlash) -> LinkedBoard:
         return LinkedBoard(target.board, image, Counter(image, {}, (), 0), target.cache, flash)
 
-    return EmulatedStream(name, start, _flash(image, kept), target.limit, kept)
-
-
-def _flash(image: Image, kept: Path | None) -> BoardFlash:
-    """Return the sectors that a program keeps what it learned in, with what a file holds of them."""
-    size = image.section(KEPT).bytes
-    flash = BoardFlash(max(size // SECTOR_BYTES, 1))
-    if kept and kept.exists():
-        data = read_whole(kept, max(size, 1))
-        if len(data) != size:
-            raise InputError(f"{kept} holds {len(data):,} bytes, the flash of this program {size:,}; name another file")
-        flash.bytes[:size] = np.frombuffer(data, np.uint8)
-    return flash
+    sectors = image.section(KEPT).bytes // SECTOR_BYTES
+    flash = KeptFlash(kept, sectors) if kept and sectors else BoardFlash(sectors)
+    try:
+        return EmulatedStream(name, start, flash, target.limit)
+    except BaseException:
+        flash.close()
+        raise
 
 
 SCRIPT = "board/board.ld"
@@ -244,7 +239,7 @@ def read_project(folder: Path, name: str) -> BoardProject:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(f"{path} cannot be read: {reason}") from None

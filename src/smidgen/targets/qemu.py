@@ -65,7 +65,7 @@ class QemuMachine:
 
     def _complaint(self) -> str:
         """Return the first line that QEMU printed."""
-        return next(iter((self._place / "log").read_text(errors="replace").strip().splitlines()), "")
+        return next(iter((self._place / "log").read_text("utf-8", errors="replace").strip().splitlines()), "")
 
     def close(self) -> None:
         """End QEMU."""
@@ -83,7 +83,7 @@ class QemuBoard(QemuMachine):
         counter.fields.fault, counter.fields.limit = fault & ~1, (1 << 64) - 1
         counter.share(self._place / "counter")
         folder = Path(__file__).parent
-        sources = {name: (folder / name).read_text() for name in ("counter.c", "qemu_counter.c")}
+        sources = {name: (folder / name).read_text("utf-8") for name in ("counter.c", "qemu_counter.c")}
         for version in PLUGIN_VERSIONS:  # the first that it takes
             flags = ("-shared", "-D_DEFAULT_SOURCE", f"-DPLUGIN_VERSION={version}", "qemu_counter.c")
             self._start("-plugin", str(Cache(cache, find_compiler()).build(".so", sources, *flags)))

@@ -10,13 +10,14 @@ import re
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph, Node
 from smidgen.ops.weighted import weighted
+from smidgen.records import RecordError, from_plain, parse_object
 from smidgen.training.head import layers
 from smidgen.training.published import LayerShape, published_for, why_not_published
 
@@ -26,7 +27,7 @@ WEIGHT_BITS = (8, 10, 12)  # that a weight can learn with
 Part = Fraction | tuple[int, ...]  # of a layer's input channels: a share, or the very channels in ascending order
 _BITS = tuple((int, bits) for bits in WEIGHT_BITS)
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
-_SHARE = re.compile(r"-?[0-9]{1,9}(?:/[0-9]{1,9}|\.[0-9]{1,18})?")
+_SHARE = re.compile(r"-?[0-9]{1,9}(?:/0*[1-9][0-9]{0,8}|\.[0-9]{1,18})?")
 
 
 class SchemeError(SmidgenError):
@@ -73,17 +74,19 @@ class Scheme:
         return json.dumps({**plain, **bits, **network}, indent=2)
 
     @staticmethod
-    def from_json(text: str, source: str = "the scheme") -> Scheme:
+    def from_json(text: str | bytes, source: str = "the scheme") -> Scheme:
         """Read a scheme from a file's text; SchemeError, naming the source, where it holds none."""
         try:
-            plain = json.loads(text)
-            weights = tuple((_integer(layer), _parse_part(part)) for layer, part in dict(plain["weights"]).items())
+            plain = parse_object(text, "name", "biases", "weights", "channels")
+            parts = from_plain(dict[str, Any], plain["weights"])
+            weights = tuple((_integer(layer), _parse_part(part)) for layer, part in parts.items())
             biases, bits, network = _integer(plain["biases"]), plain.get("weight_bits"), plain.get("made_for")
-            made_for = None if network is None else MadeFor(str(network["network"]), str(network["layers"]))
-            scheme = Scheme(str(plain["name"]), biases, tuple(sorted(weights)), plain["channels"], bits, made_for)
-        except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
+            made_for = None if network is None else from_plain(MadeFor, network)
+            name, ordered = from_plain(str, plain["name"]), tuple(sorted(weights, key=lambda one: one[0]))
+            scheme = Scheme(name, biases, ordered, plain["channels"], bits, made_for)
+        except RecordError as error:
             raise SchemeError(
-                f"{source} is not a scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
+                f"{source} is not a scheme: {error}; it needs name, biases, weights as "
                 '{"layer": "share" or [channels]} and channels, as Scheme.to_json writes them'
             ) from None
         if scheme.channels not in RANKINGS:
@@ -96,7 +99,7 @@ class Scheme:
 def _integer(written: object) -> int:
     """Read a number of layers, or the number of a layer."""
     if isinstance(written, bool) or not _WHOLE.fullmatch(str(written)):
-        raise ValueError(f"{str(written)[:40]!r} is not a whole number")
+        raise RecordError(f"{str(written)[:40]!r} is not a whole number")
     return int(str(written))
 
 
@@ -105,7 +108,7 @@ def _parse_part(written: object) -> Part:
     if isinstance(written, list):
         return tuple(_integer(channel) for channel in written)
     if isinstance(written, bool) or not _SHARE.fullmatch(str(written)):
-        raise ValueError(f"{str(written)[:40]!r} is not a share of channels such as 1/8")
+        raise RecordError(f"{str(written)[:40]!r} is not a share of channels such as 1/8")
     return Fraction(str(written))
 
 
@@ -133,8 +136,16 @@ class AnalyticMemory:
     biases: int
 
     @property
+    def activations(self) -> int:
+        return self.saved + self.masks
+
+    @property
+    def parameters(self) -> int:
+        return self.weights + self.biases
+
+    @property
     def total(self) -> int:
-        return self.saved + self.masks + self.weights + self.biases
+        return self.activations + self.parameters
 
 
 def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
@@ -249,8 +260,8 @@ def load_scheme(text: str, graph: Graph) -> Scheme:
     return scheme
 
 
-def _read(file: str) -> str:
+def _read(file: str) -> bytes:
     try:
-        return Path(file).read_text(errors="replace")
+        return Path(file).read_bytes()
     except OSError as error:
         raise SchemeError(f"{file} cannot be read: {error.strerror}") from None

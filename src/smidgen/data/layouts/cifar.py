@@ -13,9 +13,8 @@ from importlib.resources import files
 from itertools import chain
 
 import numpy as np
-from PIL import Image
 
-from smidgen.data.files import Tree
+from smidgen.data.files import SampleFile, Tree
 from smidgen.data.images import opened
 from smidgen.data.layouts.formats import parse_json
 from smidgen.data.layouts.listing import Layout, check_classes
@@ -35,11 +34,11 @@ BINARY = "where you doubt the file, take the binary version of the data set"
 def read_sample() -> Data:
     """Read the sample from the sheets in this package."""
     folder = files("smidgen.data") / SAMPLE
-    labels = json.loads((folder / "labels.json").read_text())
+    labels = json.loads((folder / "labels.json").read_text("utf-8"))
     parts = []
     for part in ("train", "test"):
-        with (folder / f"{part}.webp").open("rb") as file:
-            parts.append(Samples(tiles(np.asarray(Image.open(file).convert("RGB"))), tuple(labels[part])))
+        with opened(SampleFile(f"{part}.webp", (folder / f"{part}.webp").read_bytes)) as sheet:
+            parts.append(Samples(tiles(np.asarray(sheet.convert("RGB"))), tuple(labels[part])))
     return Data(SAMPLE, CLASSES, *parts)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from smidgen.data.files import Box, SampleFile, Tree
-from smidgen.data.samples import MAX_CLASSES, Data, DataError
+from smidgen.data.samples import MAX_CLASSES, Data, DataError, repeated
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def list_images(tree: Tree, classes: Sequence[str], train: Split, test: Split) -
     """Return the images of both parts, by class and then by name; raise DataError unless the lists fit together."""
     check_classes(tree, len(classes))
     if len(set(classes)) < len(classes):
-        twice = min(name for name in classes if list(classes).count(name) > 1)
+        twice = repeated(classes)
         raise DataError(f"{tree.where} names class {twice!r} twice; {tree.way_out()}")
     for part in (train, test):
         _check_part(tree, classes, part)

@@ -21,6 +21,7 @@ CAR_BOX = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
 PERSON = "person"
 COCO_CLASSES, COCO_YEARS = (f"no {PERSON}", PERSON), ("2017", "2014")
 COCO_SHARE = 0.005  # of the image's area
+LARGEST = 2**62  # side or area, in pixels
 COCO_SPLITS = (("maxitrain", "minival"), *((f"train{year}", f"val{year}") for year in COCO_YEARS))
 COCO_FOLDERS = tuple(f"{part}{year}" for year in COCO_YEARS for part in ("train", "val"))
 
@@ -239,11 +240,13 @@ def _coco_labels(data: bytes, where: str) -> list[tuple[str, int]]:
             case "categories", {"id": int(number), "name": str(name)}:
                 if name == PERSON:
                     people.add(number)
-            case "images", {"id": int(n), "file_name": str(file), "width": int(w), "height": int(h)} if w * h > 0:
+            case "images", {"id": int(n), "file_name": str(file), "width": int(w), "height": int(h)} if (
+                0 < w * h < LARGEST
+            ):
                 images[n] = file, w * h
             case "annotations", {
                 "image_id": int(n), "category_id": int(c), "bbox": [_, _, float() | int() as w, float() | int() as h],
-            }:  # fmt: skip
+            } if max(abs(w), abs(h)) < LARGEST:  # fmt: skip
                 boxes.append((n, c, w * h))
             case _:
                 raise DataError(f"{where} holds one of {kind} that is not as in COCO; use its instances_*.json files")

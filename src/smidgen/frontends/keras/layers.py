@@ -22,7 +22,7 @@ ACTIVATIONS: Mapping[str, Op | None] = {
     "tanh": ops.Lookup("tanh"), "softmax": ops.Softmax(1.0), "elu": ops.Lookup("elu", 1.0), "selu": SELU,
     "softplus": ops.Lookup("softplus"), "softsign": ops.Lookup("softsign"), "swish": ops.Lookup("silu"),
     "silu": ops.Lookup("silu"), "gelu": ops.Lookup("gelu"), "exponential": ops.Lookup("exp"),
-    "mish": ops.Lookup("mish"), "hard_sigmoid": ops.Lookup("hard_sigmoid", 1 / 6, 0.5),
+    "log_softmax": ops.LogSoftmax(), "mish": ops.Lookup("mish"), "hard_sigmoid": ops.Lookup("hard_sigmoid", 1 / 6, 0.5),
     "hard_swish": ops.Lookup("hard_swish"), "hard_silu": ops.Lookup("hard_swish"),
     "leaky_relu": ops.Lookup("leaky_relu", 0.2),
 }  # fmt: skip

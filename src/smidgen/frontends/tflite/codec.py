@@ -36,6 +36,9 @@ LAST_DEPRECATED_CODE = 127  # the old one-byte field holds this for every later 
 # Exceptions of flatbuffers' accessors where offsets lead out of the file or make no sense.
 CORRUPT = (struct.error, TypeError, ValueError, IndexError, OverflowError)
 
+# The bytes and the place of a table without fields: options that are left out have the schema's defaults.
+NO_OPTIONS = (b"\x04\x00\x04\x00\x04\x00\x00\x00", 4)
+
 _OPERATOR_NAMES = {code: name for name, code in OPERATORS.items()}
 
 
@@ -169,11 +172,11 @@ class _Decoder:
         if code not in OPTIONS:
             return TfliteOptions()
         name, fields = OPTIONS[code]
-        union = operator.BuiltinOptions()
-        if union is None or operator.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, name):
-            raise ImportModelError(f"a {code} has no {name}; copy or convert the model again")
+        union, kind = operator.BuiltinOptions(), operator.BuiltinOptionsType()
+        if union is not None and kind != getattr(tflite.BuiltinOptions, name):
+            raise ImportModelError(f"a {code} has options of kind {kind}, not {name}; copy or convert the model again")
         table = getattr(tflite, name)()
-        table.Init(union.Bytes, union.Pos)
+        table.Init(*(NO_OPTIONS if union is None else (union.Bytes, union.Pos)))
         return TfliteOptions(**{field: self.option(getattr(table, camel(field))()) for field in fields})
 
     def option(self, value: Any) -> Any:

@@ -43,6 +43,7 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     **{code: (f"{code.capitalize()}Options", _ACTIVATION) for code in ("ADD", "DIV", "MUL", "SUB")},
     **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))),
     **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_PROD", "SUM"), ("ReducerOptions", ("keep_dims",))),
+    "ARG_MAX": ("ArgMaxOptions", ("output_type",)),
     "BATCH_MATMUL": ("BatchMatMulOptions", ("adj_x", "adj_y")),
     "CALL_ONCE": ("CallOnceOptions", ("init_subgraph_index",)),
     "CAST": ("CastOptions", ("in_data_type", "out_data_type")),
@@ -99,6 +100,7 @@ class TfliteOptions:
     beta: float = 1.0
     values_count: int = 0
     out_type: int = tflite.TensorType.INT32
+    output_type: int = tflite.TensorType.INT32
     num_splits: int = 0
     num: int = 0
     align_corners: bool = False

@@ -11,12 +11,12 @@ from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.blocks import sliced
 from smidgen.frontends.channels import Constant, FileTensor, Spans
-from smidgen.frontends.layout import Shape
+from smidgen.frontends.layout import Shape, resolved
 from smidgen.frontends.sequences import Cells, check_zero
 from smidgen.frontends.torch.call import TorchCall
 from smidgen.ir import Op
 
-INSTEAD = dict.fromkeys(("_log_softmax", "argmax"), "end the module at its logits")
+INSTEAD = {"argmax": "end the module at its logits"}
 TorchRule = Callable[[TorchCall], object]
 X, STATES, WEIGHTS, BIASED, LAYERS, BOTH, BATCH_FIRST = 0, 1, 2, 3, 4, 7, 8  # arguments of recurrent layers, by place
 
@@ -147,10 +147,8 @@ def _div(call: TorchCall) -> FileTensor:
 
 
 def _view(call: TorchCall) -> FileTensor:
-    x, shape = call.tensor(0), list(call.integers(1))
-    if shape.count(-1) == 1:
-        shape[shape.index(-1)] = x.size // max(1, math.prod(n for n in shape if n != -1))
-    return call.c.reshape(x, tuple(shape))
+    x = call.tensor(0)
+    return call.c.reshape(x, resolved(call.integers(1), x.size))
 
 
 def _expand(call: TorchCall) -> FileTensor:
@@ -191,13 +189,9 @@ def _slice(call: TorchCall) -> FileTensor:
 
 def _select(call: TorchCall) -> FileTensor:
     """Read select, which drops the dimension, or index_select at several constant places."""
-    x = call.tensor(0)
-    axis = call.axis(1, len(x.shape))
-    if call.name == "index_select":
-        return call.c.take(x, {axis: [int(n) for n in call.constant(2).data.ravel()]})
-    at = int(call.number(2, 0))
-    y = call.c.take(x, {axis: [at + x.shape[axis] if at < 0 else at]})
-    return call.c.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
+    x, several = call.tensor(0), call.name == "index_select"
+    places = call.constant(2).data.ravel() if several else [call.number(2, 0)]
+    return call.c.select(x, call.axis(1, len(x.shape)), [int(n) for n in places], keep=several)
 
 
 def _split(call: TorchCall) -> tuple[FileTensor, ...]:
@@ -217,8 +211,7 @@ def _flip(call: TorchCall) -> FileTensor:
 
 def _repeat(call: TorchCall) -> FileTensor:
     x, times = call.tensor(0), call.integers(1)
-    x = call.c.reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape)
-    return call.c.take(x, {i: list(range(x.shape[i])) * n for i, n in enumerate(times)})
+    return call.c.repeat(call.c.reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape), times)
 
 
 def _upsample_nearest(call: TorchCall) -> FileTensor:
@@ -302,6 +295,10 @@ def _lookup(name: str, alpha: float = 0.0, beta: float = 0.0) -> TorchRule:
     return _unary(lambda call: ops.Lookup(name, alpha, beta))
 
 
+def _softmax(op: ops.Softmax) -> TorchRule:
+    return lambda call: call.c.along(op, call.tensor(0), int(call.number(1, -1)))
+
+
 def _gelu(call: TorchCall) -> Op:
     return ops.Lookup("gelu_tanh" if call.node.kwargs.get("approximate", call.raw(1)) == "tanh" else "gelu")
 
@@ -315,7 +312,7 @@ RULES: Mapping[str, TorchRule] = {
     "native_group_norm": _group_norm, "native_layer_norm": _layer_norm, "scaled_dot_product_attention": _attention,
     "gru": lambda call: _recurrent(call, ops.Gru()), "lstm": lambda call: _recurrent(call, ops.Lstm()),
     "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
-    "_softmax": lambda call: call.c.softmax(call.tensor(0), int(call.number(1, -1))), "abs": _lookup("abs"),
+    "_log_softmax": _softmax(ops.LogSoftmax()), "_softmax": _softmax(ops.Softmax()), "abs": _lookup("abs"),
     "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum,
     "addmm": _added_product, "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
     "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clip(-math.inf, math.inf),

@@ -54,7 +54,7 @@ class Bracket:
 def load() -> ctypes.CDLL:
     """Return the search, built for this machine; TargetError where that cannot be done."""
     builds = Cache(cache_folder(), find_compiler())
-    built = builds.build(".so", {SOURCE.name: SOURCE.read_text()}, "-shared", SOURCE.name)
+    built = builds.build(".so", {SOURCE.name: SOURCE.read_text("utf-8")}, "-shared", SOURCE.name)
     try:
         return ctypes.CDLL(str(built))
     except OSError as error:

@@ -27,11 +27,10 @@ from smidgen.ir import Array, Graph
 from smidgen.learning import Epoch, learned_graph
 from smidgen.learning import Tested as CourseTested
 from smidgen.pipeline import Program
-from smidgen.results.figures import COLOURS, Axis, Figure, Line, Panel
+from smidgen.results.figures import BLACK, CRIMSON, Axis, Figure, Note, Panel, Polyline
 from smidgen.results.report.page import (
     Answer,
     Block,
-    Cell,
     Chart,
     Gallery,
     KeyNumber,
@@ -40,6 +39,7 @@ from smidgen.results.report.page import (
     Section,
     ShownSample,
     Table,
+    TableCell,
     counted,
     percent,
     render,
@@ -63,7 +63,7 @@ def how_good(before: CourseTested, after: CourseTested, tests: str) -> KeyNumber
     return KeyNumber("Error after learning", f"{after.error:.4g}", f"{before.error:.4g} before, of {tests}")
 
 
-def learning_section(epochs: Sequence[Epoch], chosen: ChosenRate | None) -> Section:
+def learning_section(before: CourseTested, epochs: Sequence[Epoch], chosen: ChosenRate | None) -> Section:
     """Show the loss over the epochs, the tests between them, and the rates that were tried before."""
     rows = rows_of((counted(one.number), _loss(one.loss), percent(one.accuracy), _loss(one.error)) for one in epochs)
     tables = [Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)]
@@ -72,55 +72,57 @@ def learning_section(epochs: Sequence[Epoch], chosen: ChosenRate | None) -> Sect
         rows = rows_of((_rate(one), counted(one.steps), _loss(one.loss)) for one in chosen.trials)
         tables.append(Table("Learning rates that were tried", ("Rate of a batch of 256", "Steps", "Loss"), rows))
         caption += f" {_sentence(chosen.verdict)}"
-    chart = Chart(draw_learning(epochs, chosen), caption, tuple(tables))
+    chart = Chart(draw_learning(before, epochs, chosen), caption, tuple(tables))
     intro = "One sample at a time, as they come to a device; none of the test is among them."
     return Section("learning", "How it learned", intro, (chart,))
 
 
-def draw_learning(epochs: Sequence[Epoch], chosen: ChosenRate | None) -> Figure:
+def draw_learning(before: CourseTested, epochs: Sequence[Epoch], chosen: ChosenRate | None) -> Figure:
     """Draw the mean loss of each epoch, the tests where there are several, and the rates that were tried before."""
-    panels = [_panel("course", "mean loss of the epoch", epochs, [one.loss for one in epochs], COLOURS["gradient"])]
-    tested = [one for one in epochs if one.accuracy is not None]
-    if len(tested) > 1:
-        shares = [one.accuracy or 0.0 for one in tested]
-        panels.append(_panel("tests", "share of right answers in the test", tested, shares, COLOURS["activation"]))
+    panels = [_panel("course", "mean loss of the epoch", [(one.number, one.loss) for one in epochs])]
+    tested = [(one.number, one.accuracy) for one in epochs if one.accuracy is not None]
+    if tested and before.accuracy is not None:
+        panels.append(_panel("tests", "share of right answers in the test", [(0, before.accuracy), *tested]))
     if chosen is not None:
         panels.append(_trials(chosen))
     return Figure("The course of learning", tuple(panels), 340, (1.0,) * len(panels))
 
 
-def _panel(name: str, title: str, epochs: Sequence[Epoch], y: Sequence[float], colour: str) -> Panel:
+def _panel(name: str, title: str, points: Sequence[tuple[int, float]]) -> Panel:
+    """Draw a number for each epoch; epoch 0 is before learning."""
     share = name == "tests"
     notes = tuple(
-        f"epoch {one.number}: {f'{v:.1%}' if share else f'{v:.3f}'}" for one, v in zip(epochs, y, strict=True)
+        f"{f'epoch {epoch}' if epoch else 'before'}: {f'{y:.1%}' if share else f'{y:.3f}'}" for epoch, y in points
     )
-    line = Line(name, tuple(one.number for one in epochs), tuple(y), notes, colour, radius=4, legend=False)
+    epochs, values = zip(*points, strict=True)
+    line = Polyline(name, epochs, values, notes, BLACK, radius=4, legend=False)
     return Panel(title, (line,), Axis("epoch"), Axis("", 0 if share else None, unit="percent" if share else "number"))
 
 
 def _trials(chosen: ChosenRate) -> Panel:
     """Draw the loss of the rates that were tried; the one that the course follows stands out."""
     tried = [(round(BATCH * one.learning_rate, 6), one.loss, one) for one in chosen.trials if one.loss is not None]
-    picked = tuple(COLOURS["gradient" if one.learning_rate == chosen.best else "state"] for _, _, one in tried)
+    picked = tuple(CRIMSON if one.learning_rate == chosen.best else BLACK for _, _, one in tried)
+    marked = (Note(rate, loss, "chosen", CRIMSON) for rate, loss, one in tried if one.learning_rate == chosen.best)
     notes = (f"{rate:g}/256, {one.steps} steps: {loss:.3f}" for rate, loss, one in tried)
-    trials = Line(
+    trials = Polyline(
         "trials", tuple(rate for rate, _, _ in tried), tuple(loss for _, loss, _ in tried), tuple(notes),
-        COLOURS["state"], radius=5, dots=picked, legend=False,
+        BLACK, radius=5, dots=picked, legend=False,
     )  # fmt: skip
     rates = Axis("rate of a batch of 256", log=True, ticks=trials.x)
-    return Panel("before: loss of samples held back at each rate tried", (trials,), rates)
+    return Panel("before: loss at each rate tried", (trials, *marked), rates)
 
 
 def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _rate(trial: RateTrial) -> Cell:
-    return Cell(f"{BATCH * trial.learning_rate:.4g}", trial.learning_rate)
+def _rate(trial: RateTrial) -> TableCell:
+    return TableCell(f"{BATCH * trial.learning_rate:.4g}", trial.learning_rate)
 
 
-def _loss(loss: float | None) -> Cell:
-    return Cell("") if loss is None else Cell(f"{loss:.4f}", loss)
+def _loss(loss: float | None) -> TableCell:
+    return TableCell("") if loss is None else TableCell(f"{loss:.4f}", loss)
 
 
 def before_learning(program: Program) -> Graph:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from smidgen.results.figures import BLACK, COLOURS, CRIMSON, FROZEN, GAINS, HARMS, STREAMED, Figure
+from smidgen.results.figures import BIASES, BLACK, COLOURS, CRIMSON, FROZEN, GAINS, HARMS, STREAMED, Figure
 from smidgen.results.svg import FONT, GRID, INK, Paper, svg
 
 WIDE, SLIM = Paper(960, 84, 12), Paper(400, 64, 8)  # units: what a figure is drawn on for a desk and for a phone
@@ -20,7 +20,7 @@ TONES = {
     **{colour: f"tone-{kind}" for kind, colour in COLOURS.items()},
     **{colour: f"gain-{place}" for place, colour in enumerate(GAINS)},
     **{colour: f"harm-{place}" for place, colour in enumerate(HARMS)},
-    FROZEN: "frozen", STREAMED: "streamed", CRIMSON: "bad", BLACK: "ink", INK: "ink", GRID: "line",
+    BIASES: "bias", FROZEN: "frozen", STREAMED: "streamed", CRIMSON: "bad", BLACK: "ink", INK: "ink", GRID: "line",
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ class KeyNumber:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A cell of a table: its text, the number that it is sorted by, and a share of 1 drawn as a bar beside it."""
 
     text: str
@@ -49,7 +49,7 @@ class Table:
 
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     folded: bool = True  # behind a line that opens it
     kind: ClassVar[str] = "table"
 
@@ -71,7 +71,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Part:
-    """Some bytes of a stack, and the tone they have in every picture."""
+    """Some bytes of a stack, and the name of their colour."""
 
     name: str
     bytes: int
@@ -188,19 +188,19 @@ class Report:
     sections: tuple[Section, ...]
 
 
-def counted(count: int, bar: float | None = None) -> Cell:
+def counted(count: int, bar: float | None = None) -> TableCell:
     """Return a cell with a whole number."""
-    return Cell(f"{count:,}", count, bar)
+    return TableCell(f"{count:,}", count, bar)
 
 
-def percent(share: float | None, digits: int = 1) -> Cell:
+def percent(share: float | None, digits: int = 1) -> TableCell:
     """Return a cell with a share of 1, empty where it is not known."""
-    return Cell("") if share is None else Cell(f"{share:.{digits}%}", share, share)
+    return TableCell("") if share is None else TableCell(f"{share:.{digits}%}", share, share)
 
 
-def rows_of(rows: Iterable[Iterable[Cell | str]]) -> tuple[tuple[Cell, ...], ...]:
+def rows_of(rows: Iterable[Iterable[TableCell | str]]) -> tuple[tuple[TableCell, ...], ...]:
     """Return rows of cells; strings become cells of plain text."""
-    return tuple(tuple(Cell(one) if isinstance(one, str) else one for one in row) for row in rows)
+    return tuple(tuple(TableCell(one) if isinstance(one, str) else one for one in row) for row in rows)
 
 
 def page_of(title: str, summary: str, figures: Sequence[Figure]) -> str:

@@ -9,14 +9,13 @@ from smidgen.results.choices import draw_contributions, draw_pareto, draw_scheme
 from smidgen.results.inspection import LayerSummary, describe
 from smidgen.results.memory import LABELS, ArenaTensor, LayerCost, LifeCycle, draw_arena, draw_layers
 from smidgen.results.profile import NOTE, Costs, InstructionCost, Profile
-from smidgen.results.report.page import Block, Cell, Chart, Part, Section, Stack, Table, counted, rows_of
+from smidgen.results.report.page import Block, Chart, Part, Section, Stack, Table, TableCell, counted, rows_of
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.found import Pareto
 from smidgen.targets.boards import Board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme, Trained, layer_memory, resolve
 
-FLASH_TONES = ("activation", "state", "gradient", "saved", "scratch")
 FLASH_PARTS = 4  # named beside the rest
 
 
@@ -39,7 +38,7 @@ def network_section(graph: Graph, scheme: Scheme, options: Options) -> Section:
     return Section("network", "What learns", intro, (chart,))
 
 
-def _layer(one: LayerSummary, trained: dict[int, Trained]) -> Iterator[Cell | str]:
+def _layer(one: LayerSummary, trained: dict[int, Trained]) -> Iterator[TableCell | str]:
     learns = trained.get(one.number) if one.number is not None else None
     yield one.name
     yield "" if one.number is None else counted(one.number)
@@ -88,18 +87,15 @@ def _gains(contributions: Contributions) -> Table:
 
 def _bought(pareto: Pareto) -> Table:
     rows = (
-        (
-            counted(one.cost), _points(one.gain), counted(one.scheme.biases), counted(one.weight_bits),
-            " ".join(f"{gain.layer}:{gain.share}" for gain in one.layers),
-        )
+        (counted(one.cost), _points(one.gain), counted(one.scheme.biases), counted(one.weight_bits), one.weights)
         for one in pareto.points
-    )  # fmt: skip
+    )
     columns = ("Bytes", "Gain in points", "Biases", "Bits of a weight", "Weights, layer:share")
     return Table("What memory buys", columns, rows_of(rows))
 
 
-def _points(gain: float) -> Cell:
-    return Cell(f"{100 * gain:+.2f}", gain)
+def _points(gain: float) -> TableCell:
+    return TableCell(f"{100 * gain:+.2f}", gain)
 
 
 def memory_section(
@@ -131,8 +127,8 @@ def memory_section(
 def _sram(profile: Profile, board: Board, budget: int | None) -> Stack:
     used = profile.sram
     parts = (
-        Part("arena", used.arena, "tone-activation"), Part("what learns", used.state, "tone-state"),
-        Part("stack", used.stack, "tone-saved"), Part("other data", used.other, "tone-scratch"),
+        Part("arena", used.arena, "part-0"), Part("what learns", used.state, "tone-state"),
+        Part("stack", used.stack, "part-1"), Part("other data", used.other, "part-2"),
     )  # fmt: skip
     return Stack(f"SRAM on {board.name}", parts, board.sram.bytes, "of SRAM", budget)
 
@@ -141,7 +137,7 @@ def _flash(profile: Profile, board: Board) -> Stack:
     largest = sorted(profile.flash.parts, key=lambda part: -part.bytes)
     named = [(part.what, part.bytes) for part in largest[:FLASH_PARTS]]
     named.append(("all else", sum(part.bytes for part in largest[FLASH_PARTS:])))
-    parts = tuple(Part(*one, f"tone-{tone}") for one, tone in zip(named, FLASH_TONES, strict=True))
+    parts = tuple(Part(*one, f"part-{place}") for place, one in enumerate(named))
     return Stack(f"Flash on {board.name}", parts, board.flash.bytes, "of flash")
 
 
@@ -150,7 +146,7 @@ def _tensors(cycle: LifeCycle) -> Table:
     return Table("Every tensor of the arena", columns, rows_of(_tensor(one) for one in cycle.tensors))
 
 
-def _tensor(one: ArenaTensor) -> Iterator[Cell | str]:
+def _tensor(one: ArenaTensor) -> Iterator[TableCell | str]:
     yield one.name
     yield LABELS[one.kind]
     yield from (counted(number) for number in (one.bytes, one.offset, one.start, one.end - 1))
@@ -166,11 +162,9 @@ def _alive(cycle: LifeCycle) -> Table:
     return Table("Bytes alive at each node", ("Node", "Op", "Bytes"), rows)
 
 
-def _cost(one: LayerCost) -> Iterator[Cell | str]:
-    yield one.name
-    for parts in (("saved", "masks"), ("weights", "biases")):
-        for memory in (one.whole, one.trained):
-            yield counted(0 if memory is None else sum(int(getattr(memory, part)) for part in parts))
+def _cost(one: LayerCost) -> tuple[TableCell | str, ...]:
+    saved = (one.whole.activations, one.trained.activations)
+    return (one.name, *map(counted, (*saved, one.whole.parameters, one.trained.parameters)))
 
 
 def instructions_section(profile: Profile) -> Section:
@@ -196,9 +190,9 @@ def _counts(
     rows = rows_of(
         (
             cost.title, counted(cost.instructions, cost.instructions / most),
-            Cell(f"{cost.instructions / max(whole.whole, 1):.1%}", cost.instructions), counted(cost.nodes),
+            TableCell(f"{cost.instructions / max(whole.whole, 1):.1%}", cost.instructions), counted(cost.nodes),
             counted(cost.macs) if cost.macs else "",
-            Cell(f"{cost.instructions / cost.macs:.2f}", cost.instructions / cost.macs) if cost.macs else "",
+            TableCell(f"{cost.instructions / cost.macs:.2f}", cost.instructions / cost.macs) if cost.macs else "",
         )
         for cost in costs
     )  # fmt: skip

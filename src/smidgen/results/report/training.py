@@ -91,7 +91,7 @@ def _numbers(run: TrainingRun) -> Iterator[KeyNumber]:
     record = run.learned.record
     yield how_good(run.learned.first, run.learned.last, f"{len(run.data.test):,} test samples")
     memory, count = run.program.memory, len(run.data.train)
-    planned, where = (memory.peak + memory.state) / KIB, run.program.target.name
+    planned, where = memory.sram / KIB, run.program.target.name
     if run.profile is not None:
         planned, board = run.profile.sram_bytes / KIB, BOARDS[where]
         room = f"of {board.sram.bytes / KIB:.0f} KB on {where}"
@@ -106,7 +106,7 @@ def _sections(run: TrainingRun) -> Iterator[Section]:
     board = None if run.profile is None else BOARDS[run.profile.target]
     yield quality_section(before_learning(run.program), run.learned.model, run.data)
     yield network_section(run.graph, run.scheme, run.options)
-    yield learning_section(run.learned.record, run.chosen)
+    yield learning_section(run.learned.first, run.learned.record, run.chosen)
     yield memory_section(life_cycle(run.program), run.profile, board)
     if run.profile is not None:
         yield instructions_section(run.profile)

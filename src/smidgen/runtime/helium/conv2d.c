@@ -123,11 +123,11 @@ static int scaled_down(const int8_t *shift) {
     return (four & 0x80808080u) == 0x80808080u;
 }
 
-/* Four channels from the group's n-th on at the job's pixels, or as many fours as follow and are like them: gives how
- * many channels. */
+/* Four channels from the group's n-th on at the job's pixels, or as many fours as follow and are like them, or one by one
+ * all of a group that has fewer than four: gives how many channels. */
 static int32_t multiply_some(const layer *l, smg_pixels *job, int32_t n, int8_t *y) {
     const smg_conv2d_s8_params *p = l->p;
-    const int32_t c = l->first + n, most = l->w.count ? 1 : (l->out - n) / 4;
+    const int32_t c = l->first + n, left = (l->out - n) / 4, most = l->w.count ? smg_min(left, 1) : left;
     job->w = filters(l, n);
     job->bias = l->b + c;
     job->multiplier = p->multiplier + c;

@@ -2,11 +2,16 @@
 #include "smidgen_training.h"
 
 #include "exact_floats.h"
+#include "float32.h"
 #include "stochastic.h"
 #include "unroll.h"
 
 /* Partial sums of a dot product; LANES of the graph's op. */
 enum { SMG_LANES = 8 };
+
+/* What rate times dy is kept within, 2^30: float32 rounds away what is added to 2^25 times as much, so that weights stay
+ * numbers however many steps there are. */
+#define SMG_STEP_LIMIT 1073741824.0f
 
 /* Lane i sums every eighth product from i on, then the lanes fold in halves. */
 static inline float dot(const float *x, const float *w, int32_t count) {
@@ -53,9 +58,9 @@ static inline void step_buffered(float *restrict w, float *restrict buffer, cons
 void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
                         const float *x, const float *dy, const float *learning_rate, const int32_t *step_state) {
     const int due = smg_due(step_state, p->rule.accumulate);
-    const float one = 1;
+    const float one = 1, rate = *learning_rate >= 0 && *learning_rate <= FLT_MAX ? *learning_rate : 0;
     for (int32_t n = 0; n < p->y_c; n++, w += p->x_c) {
-        const float d = dy[n] * *learning_rate;
+        const float d = smg_limit(dy[n] * rate, SMG_STEP_LIMIT);
         if (w_buffer) {
             step_buffered(w, w_buffer + n * p->x_c, x, d, p->x_c, p->rule.decay, due);
             step_buffered(b + n, b_buffer + n, &one, d, 1, p->rule.decay, due);

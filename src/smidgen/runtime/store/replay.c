@@ -115,14 +115,16 @@ static int is_possible(const smg_replay *ring) {
 
 /* What each slot holds; OK, or why the region is not to be touched. A head of others lies where a sector begins. */
 static int look(smg_replay *ring) {
-    uint32_t head[SMG_SLOT_WORDS];
+    uint32_t head[SMG_SLOT_WORDS], unread = 0;
     for (uint32_t i = 0; i < ring->region.sectors; i++) {
         const int says = smg_replay_head(ring, (ring->region.first + i) * ring->flash->sector_bytes, head);
-        if (says && says != SMG_STORE_EMPTY) return says;
+        if (says == SMG_STORE_OTHER || says == SMG_STORE_LAYOUT) return says;
+        unread += says == SMG_STORE_READ; /* a unit that a cut tore may not read */
     }
+    if (unread == ring->region.sectors) return SMG_STORE_READ;
     for (uint32_t i = 0; i < smg_replay_slots(ring); i++) {
         const int says = smg_replay_head(ring, smg_replay_address(ring, i), head);
-        if (says == SMG_STORE_READ || says == SMG_STORE_OTHER) return says;
+        if (says == SMG_STORE_OTHER) return says;
         if (says) continue;
         const uint32_t label = head[SMG_SLOT_LABEL];
         ring->label[i] = (uint8_t)label;
@@ -158,7 +160,7 @@ static int take(smg_replay *ring, void *piece, uint32_t bytes) {
     const uint32_t begin = ring->division.slot_bytes - smg_store_units(flash, ring->latents.bytes);
     if (bytes > ring->latents.bytes - ring->moved) return SMG_STORE_SETUP;
     if (flash->read(flash->context, smg_replay_address(ring, ring->slot) + begin + ring->moved, piece, bytes))
-        return SMG_STORE_READ;
+        return SMG_STORE_TORN;
     ring->crc = smg_store_crc(ring->crc, piece, bytes);
     ring->moved += bytes;
     return SMG_STORE_OK;
@@ -173,7 +175,7 @@ static int copy(smg_replay *ring, uint32_t from, uint32_t to) {
     for (uint32_t at = 0, part; at < ring->latents.bytes && !failed; at += part) {
         part = ring->latents.bytes - at < sizeof piece ? ring->latents.bytes - at : (uint32_t)sizeof piece;
         if (ring->flash->read(ring->flash->context, smg_replay_address(ring, from) + begin + at, piece, part))
-            failed = SMG_STORE_READ;
+            failed = SMG_STORE_TORN;
         if (!failed) failed = smg_replay_put(ring, (const uint8_t *)piece, part);
     }
     if (!failed && ring->crc != head[SMG_SLOT_DATA_CRC]) failed = SMG_STORE_TORN;
@@ -302,7 +304,7 @@ int smg_replay_read(smg_replay *ring, void *piece, uint32_t bytes) {
     if (!failed) failed = smg_replay_head(ring, smg_replay_address(ring, ring->slot), head);
     if (!failed && (head[SMG_SLOT_DATA_CRC] != ring->crc || head[SMG_SLOT_LABEL] != ring->label[ring->slot]))
         failed = SMG_STORE_TORN;
-    if (failed == SMG_STORE_EMPTY) failed = SMG_STORE_TORN;
+    if (failed == SMG_STORE_EMPTY || failed == SMG_STORE_READ) failed = SMG_STORE_TORN;
     if (failed == SMG_STORE_TORN) ring->label[ring->slot] = SMG_SLOT_FREE;
     return failed;
 }

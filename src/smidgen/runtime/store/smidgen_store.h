@@ -25,11 +25,13 @@ enum {
     SMG_STORE_LAYOUT = -4, /* another version of this store wrote it: it stays until smg_store_clear */
     SMG_STORE_FULL = -5,   /* the region has too few sectors: smg_store_sectors says how many it takes */
     SMG_STORE_WORN = -6,   /* too few sectors can still be erased and programmed; what was saved before stays */
-    SMG_STORE_READ = -7,   /* flash could not be read */
+    SMG_STORE_READ = -7,   /* flash could not be read: no sector at all, or not what was found before */
     SMG_STORE_SETUP = -8   /* sizes that cannot be */
 };
 
-/* A part of a chip's flash. The functions give 0 where that went well; addresses count from where yours begin to. */
+/* A part of a chip's flash. The functions give 0 where that went well; addresses count from where yours begin to. A read
+ * gives another number where any of its bytes cannot be had, as of a unit that a power cut tore in flash with error
+ * correction: its bytes then count as no save. A driver must not let such a read end the program by a fault. */
 typedef struct {
     int (*erase)(void *context, uint32_t address); /* the sector there, to 0xFF */
     int (*program)(void *context, uint32_t address, const void *data, uint32_t bytes); /* whole units, never twice */

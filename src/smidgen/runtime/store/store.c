@@ -72,7 +72,7 @@ static int is_done(const smg_store *store, smg_place *at, uint32_t crc) {
 
 /* Reads the chain that begins at `from.first` for a purpose: up to its end, or to that of a chain that is known, whose
  * last save counts in any case. With `unsure` a first save counts that is only whole. Gives 1 where a save at the end
- * is whole but not known to be done, else 0, or SMG_STORE_READ. */
+ * is whole but not known to be done, else 0; or SMG_STORE_READ where what was whole no longer is. */
 static int walk(smg_store *store, smg_chain from, int purpose, const smg_chain *known, int unsure) {
     smg_chain *chain = &store->chain;
     smg_place at = {from.first, 0, smg_store_head_bytes(store->flash)};
@@ -81,8 +81,7 @@ static int walk(smg_store *store, smg_chain from, int purpose, const smg_chain *
     while (!known || chain->length < known->length) {
         uint32_t save, crc, link;
         smg_place behind = at, begin = at;
-        int failed = read_save(store, &behind, SMG_FOR_CHECK, &save, &crc);
-        if (failed == SMG_STORE_READ) return failed;
+        const int failed = read_save(store, &behind, SMG_FOR_CHECK, &save, &crc);
         const int done = !failed && is_done(store, &behind, crc);
         if (!failed) undone = !done;
         if (done || (!failed && ((known && crc == known->link) || (unsure && !chain->length)))) {
@@ -104,7 +103,6 @@ static int walk(smg_store *store, smg_chain from, int purpose, const smg_chain *
 /* Whether the chain at a position counts, of which with `unsure` the first save need only be whole. */
 static int counts(smg_store *store, uint32_t number, uint32_t position, int unsure) {
     const int undone = walk(store, (smg_chain){.number = number, .first = position}, SMG_FOR_CHECK, 0, unsure);
-    if (undone < 0) return undone;
     store->goes_on = store->chain.length && !undone && number == store->highest;
     return store->chain.length > 0;
 }
@@ -124,10 +122,8 @@ static int find(smg_store *store, int unsure) {
     for (uint32_t number = 0xffffffffu; (number = latest(store, number)) != 0;)
         for (uint32_t i = 0; i < store->region.sectors; i++) {
             const int says = smg_store_head(store, i, head);
-            if (says < 0) return says;
             if (says != SMG_SECTOR_OURS || head[SMG_HEAD_INDEX] || head[SMG_HEAD_CHAIN] != number) continue;
-            const int found = counts(store, number, i, unsure);
-            if (found) return found;
+            if (counts(store, number, i, unsure)) return 1;
         }
     return 0;
 }
@@ -141,27 +137,24 @@ static int is_possible(const smg_flash *flash, smg_region region, smg_kept kept)
 
 int smg_store_open(smg_store *store, const smg_flash *flash, smg_region region, smg_kept kept) {
     uint32_t head[SMG_HEAD_WORDS];
-    int seen[SMG_SECTOR_OURS + 1] = {0};
+    uint32_t seen[SMG_SECTOR_OURS + 1] = {0};
     *store = (smg_store){.flash = flash, .region = region, .kept = kept, .fresh = 1};
     store->refused = is_possible(flash, region, kept) ? SMG_STORE_OK : SMG_STORE_SETUP;
     if (!store->refused && region.sectors < smg_store_sectors(flash, kept.bytes)) store->refused = SMG_STORE_FULL;
     if (store->refused) return store->refused;
     for (uint32_t i = 0; i < region.sectors; i++) {
         const int says = smg_store_head(store, i, head);
-        if (says < 0) return store->refused = (int8_t)says;
-        seen[says] = 1;
+        seen[says]++;
         if (says == SMG_SECTOR_OURS && head[SMG_HEAD_CHAIN] > store->highest) store->highest = head[SMG_HEAD_CHAIN];
     }
-    int found = find(store, 0);
-    if (!found) found = find(store, 1);
-    if (found < 0) return store->refused = (int8_t)found;
-    store->found = (uint8_t)found;
-    if (found) return SMG_STORE_OK;
+    if (seen[SMG_SECTOR_UNREAD] == region.sectors) return store->refused = SMG_STORE_READ; /* no cut leaves that */
+    store->found = (uint8_t)(find(store, 0) || find(store, 1));
+    if (store->found) return SMG_STORE_OK;
     store->chain = (smg_chain){0};
     store->saves = 0;
     if (seen[SMG_SECTOR_OTHER]) return store->refused = SMG_STORE_OTHER;
     if (seen[SMG_SECTOR_LAYOUT]) return store->refused = SMG_STORE_LAYOUT;
-    return store->empty = seen[SMG_SECTOR_JUNK] || seen[SMG_SECTOR_OURS] ? SMG_STORE_TORN : SMG_STORE_EMPTY;
+    return store->empty = seen[SMG_SECTOR_BLANK] < region.sectors ? SMG_STORE_TORN : SMG_STORE_EMPTY;
 }
 
 /* Goes through the chain that counts once more. */
@@ -188,16 +181,14 @@ static int write_done(smg_store *store) {
     return failed || smg_store_flush(store) ? SMG_STORE_WORN : SMG_STORE_OK;
 }
 
-/* The unit of the save that was found may be one that was cut, and read otherwise the next time: one more behind it,
- * where nothing is yet, makes sure before anything is erased. */
+/* The unit of the save that was found may be one that was cut, and read otherwise the next time: one more behind it
+ * makes sure before anything is erased, where all of a unit is blank: another save may have been cut there. */
 static void make_sure(smg_store *store) {
     smg_chain *chain = &store->chain;
     const smg_place end = chain->end;
     const uint8_t worn = store->worn_count;
-    smg_place at = end;
-    uint8_t first = 0;
     if (end.offset == store->flash->sector_bytes) return;
-    if (!smg_store_take(store, chain->number, &at, &first, 1) && first == 0xff) (void)write_done(store);
+    if (smg_store_is_blank(store, end.position, end.offset, store->flash->unit_bytes)) (void)write_done(store);
     chain->end = end;
     store->worn_count = worn;
 }

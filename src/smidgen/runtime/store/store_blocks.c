@@ -59,10 +59,17 @@ static int next_byte(const smg_store *store, ahead *from, uint8_t *to, uint32_t 
     if (from->next == from->there) {
         const uint32_t left = store->flash->sector_bytes - from->at.offset;
         const uint32_t room = left ? left : store->flash->sector_bytes - smg_store_head_bytes(store->flash);
+        const smg_place begin = from->at;
         from->next = 0;
         from->there = room < AHEAD ? room : AHEAD;
-        const int failed = smg_store_take(store, store->chain.number, &from->at, from->bytes, from->there);
-        if (failed) return failed;
+        if (smg_store_take(store, store->chain.number, &from->at, from->bytes, from->there)) {
+            /* Behind what was saved a unit may be torn: no further ahead than this one. */
+            const uint32_t unit = store->flash->unit_bytes - (left ? begin.offset % store->flash->unit_bytes : 0);
+            if (unit < from->there) from->there = unit;
+            from->at = begin;
+            const int failed = smg_store_take(store, store->chain.number, &from->at, from->bytes, from->there);
+            if (failed) return failed;
+        }
     }
     *to = from->bytes[from->next++];
     *crc = smg_store_crc(*crc, to, 1);

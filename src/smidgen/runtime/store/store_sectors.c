@@ -32,7 +32,7 @@ static uint32_t address(const smg_store *store, uint32_t position, uint32_t offs
 
 static int read(const smg_store *store, uint32_t position, uint32_t offset, void *to, uint32_t bytes) {
     const smg_flash *flash = store->flash;
-    return flash->read(flash->context, address(store, position, offset), to, bytes) ? SMG_STORE_READ : SMG_STORE_OK;
+    return flash->read(flash->context, address(store, position, offset), to, bytes) ? SMG_STORE_TORN : SMG_STORE_OK;
 }
 
 /* The words of a head that are the same for every sector of this store. */
@@ -53,8 +53,7 @@ static uint32_t head_crc(const uint32_t head[SMG_HEAD_WORDS]) {
 
 int smg_store_head(const smg_store *store, uint32_t position, uint32_t head[SMG_HEAD_WORDS]) {
     uint32_t own[SMG_HEAD_WORDS], blank = 0xffffffffu;
-    const int failed = read(store, position, 0, head, SMG_HEAD_WORDS * (uint32_t)sizeof head[0]);
-    if (failed) return failed;
+    if (read(store, position, 0, head, SMG_HEAD_WORDS * (uint32_t)sizeof head[0])) return SMG_SECTOR_UNREAD;
     for (int i = 0; i < SMG_HEAD_WORDS; i++) blank &= head[i];
     if (blank == 0xffffffffu) return SMG_SECTOR_BLANK;
     if (head[SMG_HEAD_MAGIC] != RING || head[SMG_HEAD_CRC] != head_crc(head)) return SMG_SECTOR_JUNK;
@@ -70,7 +69,6 @@ int smg_store_step(const smg_store *store, uint32_t chain, smg_place *at, uint32
     for (uint32_t i = 1; i < store->region.sectors; i++) { /* the next one, but where sectors are worn */
         const uint32_t position = (at->position + i) % store->region.sectors;
         const int says = smg_store_head(store, position, head);
-        if (says < 0) return says;
         if (says == SMG_SECTOR_OURS && head[SMG_HEAD_CHAIN] == chain && head[SMG_HEAD_INDEX] == at->index + 1) {
             *at = (smg_place){position, at->index + 1, smg_store_head_bytes(store->flash)};
             *link = head[SMG_HEAD_LINK];
@@ -109,10 +107,14 @@ static int reads_as(const smg_store *store, uint32_t position, uint32_t offset, 
     return 1;
 }
 
+int smg_store_is_blank(const smg_store *store, uint32_t position, uint32_t offset, uint32_t bytes) {
+    return reads_as(store, position, offset, 0, bytes);
+}
+
 int smg_store_erase(const smg_store *store, uint32_t position) {
     const smg_flash *flash = store->flash;
     if (flash->erase(flash->context, address(store, position, 0))) return SMG_STORE_WORN;
-    return reads_as(store, position, 0, 0, flash->sector_bytes) ? SMG_STORE_OK : SMG_STORE_WORN;
+    return smg_store_is_blank(store, position, 0, flash->sector_bytes) ? SMG_STORE_OK : SMG_STORE_WORN;
 }
 
 static int is_worn(const smg_store *store, uint32_t position) {

@@ -11,24 +11,25 @@ import onnx
 
 from smidgen.data.files import MEMORY, Budget
 from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, nearest, with_others
-from smidgen.frontends.channels import Constant, FileTensor
+from smidgen.frontends.channels import Constant
 from smidgen.frontends.onnx.read.calls import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.read.decode import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
 from smidgen.frontends.onnx.read.layers import RECURRENT_RULES, SPELLED_RULES
 from smidgen.frontends.onnx.read.operators import OPERATOR_RULES
 from smidgen.frontends.onnx.read.passes import fold, input_quantization, join_normalizations, planned_quantizations
-from smidgen.frontends.tidy import fewest_transposes, tidy
-from smidgen.ir import Graph, QParams
+from smidgen.frontends.tidy import class_note, fewest_transposes, tidy
+from smidgen.ir import Graph, QParams, Value
 from smidgen.ir.types import identifier
 from smidgen.ir.verifying import fits_scores
 
 FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.TensorProto.INT8
 CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # operators that keep the order of elements
+# Operators through which the class that ArgMax chose may pass on its way to the output.
+CARRY_A_CLASS = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 WEIGHTED = ("Conv", "Gemm", "MatMul")  # layers for which a first dimension is a batch
 # What to use instead of unsupported operators that people do export.
 INSTEAD = {
-    "ArgMax": "end the model at its logits",
-    "LRN": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
+    "LRN": "use BatchNormalization",
     "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
     "RNN": "use LSTM or GRU", "ReduceSum": "use ReduceMean",
     "TopK": "end the model at its logits",
@@ -80,14 +81,18 @@ def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool,
         except ImportModelError as error:
             raise with_others(error, _unsupported(c, number)) from None
     outputs = [_output(c, value) for value in model.outputs]
-    return tidy(c.graph(*outputs))
+    graph = tidy(c.builder.graph(*(dict.fromkeys(outputs) if c.chosen else outputs)))
+    return replace(graph, notes=(class_note("ArgMax", graph),)) if c.chosen else graph
 
 
-def _output(c: OnnxImport, declared: OnnxTensor) -> FileTensor:
+def _output(c: OnnxImport, declared: OnnxTensor) -> Value:
+    if declared.name in c.chosen:
+        scores = c.chosen[declared.name]
+        return c.view(c.in_order(c.real(scores)).value, scores.shape)
     x = c.operand(declared.name)
     if isinstance(x, Constant):
         raise ImportModelError(f"its output '{declared.name}' is a constant; export the model again")
-    return c.real(x) if declared.kind == FLOAT else x
+    return c.as_output(c.real(x) if declared.kind == FLOAT else x)
 
 
 def _node(c: OnnxImport, operator: OnnxOperator) -> None:
@@ -97,7 +102,13 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     c.output = next(filter(None, operator.outputs), "")
     if not c.output or c.output in c.values:
         raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
+    if code == "If":
+        _branch(c, operator, where)
+        return
     with located(where):
+        if code in CARRY_A_CLASS and operator.inputs[:1] and operator.inputs[0] in c.chosen:
+            c.chosen[c.output] = c.chosen[operator.inputs[0]]
+            return
         ins = [c.operand(name) if name else None for name in operator.inputs]
         known = all(x is None or (isinstance(x, Constant) and x.steps is None) for x in ins)
         if ins and known and code != "DequantizeLinear":
@@ -112,6 +123,20 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     raise UnsupportedOperatorError(where, code, INSTEAD.get(code) or nearest(code, OPERATOR_RULES, 0.5))
 
 
+def _branch(c: OnnxImport, operator: OnnxOperator, where: str) -> None:
+    """Translate the branch of an If whose condition is known while the file is read."""
+    with located(where):
+        condition = c.operand(operator.inputs[0]) if operator.inputs else None
+        if not isinstance(condition, Constant) or condition.data.size != 1:
+            raise ImportModelError(
+                "its condition is computed from the input; export the model for one fixed input, without it"
+            )
+    branch = operator.branches[bool(condition.data.reshape(()))]
+    c.values |= {name: Constant(data) for name, data in branch.constants.items()}
+    for inner in branch.operators:
+        _node(c, inner)
+
+
 def _unsupported(c: OnnxImport, reached: int) -> Counter[str]:
     """Count the operators behind this one that have no rule and compute no constants."""
     constant = {name for name, value in c.values.items() if isinstance(value, Constant)}
@@ -119,6 +144,6 @@ def _unsupported(c: OnnxImport, reached: int) -> Counter[str]:
     for operator in c.model.operators[reached + 1 :]:
         if operator.inputs and constant.issuperset(filter(None, operator.inputs)):
             constant.update(operator.outputs)
-        elif operator.code not in OPERATOR_RULES:
+        elif operator.code not in OPERATOR_RULES and operator.code != "If":
             found[operator.code] += 1
     return found

@@ -11,7 +11,7 @@ import numpy as np
 from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
-from smidgen.frontends.layout import Shape
+from smidgen.frontends.layout import Shape, axis_of
 from smidgen.frontends.onnx.read.decode import OnnxModel, OnnxOperator
 from smidgen.frontends.sequences import Sequences
 from smidgen.ir import Array, QParams
@@ -26,11 +26,16 @@ class OnnxImport(Sequences):
         super().__init__(name, plan, budget)
         self.model = model
         self.withheld: set[str] = set()  # results that are not computed
+        self.chosen: dict[str, FileTensor] = {}  # classes that ArgMax chose, by the scores it chose from
         self.values: dict[str, Operand] = {n: Constant(data) for n, data in model.constants.items()}
 
     def operand(self, name: str) -> Operand:
         if name in self.withheld:
             raise ImportModelError(f"'{name}' is the last cell state of an LSTM; only its hidden states are read")
+        if name in self.chosen:
+            raise ImportModelError(
+                f"'{name}' is the class that ArgMax chose, and more is computed from it; end the model at ArgMax"
+            )
         if name not in self.values:
             raise ImportModelError(f"'{name}' is read before anything writes it; export the model again")
         return self.values[name]
@@ -126,10 +131,3 @@ class OnnxCall:
         if any(not -rank <= axis < rank for axis in axes) or len({a % rank for a in axes}) != len(axes):
             raise ImportModelError(f"axes {list(axes)} do not fit {rank} dimensions")
         return tuple(axis % rank for axis in axes)
-
-
-def axis_of(axis: int, shape: Shape) -> int:
-    """Return an axis of a shape, negative ones counted from the end."""
-    if not -len(shape) <= axis < len(shape):
-        raise ImportModelError(f"axis {axis} does not fit {list(shape)}")
-    return axis % len(shape)

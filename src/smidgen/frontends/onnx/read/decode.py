@@ -6,7 +6,7 @@ import ast
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from smidgen.frontends.onnx.write import CLASSES
 from smidgen.frontends.onnx.write.functions import DOMAIN, IDENTITIES, LAYERS, WEIGHTED
 from smidgen.ir import MAX_BYTES, Array
 
+FIRST_WITH_OPSETS = 3  # IR version; earlier files state no opset, theirs is 1
 OLDEST = 13  # opset that has rules; older files are converted to it
 MAX_ITEMS = 1 << 14  # nodes or constants in one model: hundreds of times what a microcontroller runs
 LARGEST_CONVERTED = 64  # elements of a constant that the version converter may read: shapes, scales, axes
@@ -29,7 +30,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 NO_SHAPES: Shapes = {}
 NAMES = "names"  # the metadata key of YOLO's class names, a dict in Python's syntax: {0: 'person', 1: 'bicycle'}
 PARTS = 7  # inputs of a layer with weights that do not define its rounding
-CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
+LOOPS = ("Loop", "Scan", "SequenceMap")
+BRANCHES = {"then_branch": True, "else_branch": False}  # attributes of an If, by the condition they are for
 _SINGLE = (onnx.AttributeProto.FLOAT, onnx.AttributeProto.INT, onnx.AttributeProto.STRING, onnx.AttributeProto.TENSOR)
 _LISTS = (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS)
 ELEMENT_TYPES: Mapping[int, np.dtype[np.generic]] = {
@@ -58,6 +60,15 @@ class OnnxOperator:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, object]
+    branches: Mapping[bool, OnnxBranch] = field(default_factory=dict)  # of an If, by its condition
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxBranch:
+    """The operators of an If under one condition; names of their results begin with that of the node."""
+
+    constants: Mapping[str, Array]
+    operators: tuple[OnnxOperator, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +96,9 @@ def decode(path: Path, budget: Budget, shapes: Shapes = NO_SHAPES) -> OnnxModel:
     _fix_shapes(graph, shapes)
     if graph.sparse_initializer:
         raise ImportModelError("it holds sparse weights; export them dense")
-    if max(len(graph.node), len(graph.initializer)) > MAX_ITEMS:
-        raise ImportModelError(
-            f"it has {len(graph.node):,} nodes and {len(graph.initializer):,} constants; up to {MAX_ITEMS:,} are read"
-        )
-    _check_nodes(graph)
+    nodes, held = _check_nodes(graph), len(graph.initializer)
+    if max(nodes, held) > MAX_ITEMS:
+        raise ImportModelError(f"it has {nodes:,} nodes and {held:,} constants; up to {MAX_ITEMS:,} are read")
     if opset < OLDEST:
         opset, graph = OLDEST, _converted(proto, opset).graph
     constants = {tensor.name: array(tensor, path.parent, budget) for tensor in graph.initializer}
@@ -129,6 +138,9 @@ def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """Return the model in opset 13 by ONNX's version converter, which does not get to see the weights."""
     small = onnx.ModelProto()
     small.CopyFrom(proto)
+    del small.opset_import[:]  # a file may state none
+    small.opset_import.append(onnx.helper.make_opsetid("", opset))
+    small.ir_version = max(small.ir_version, FIRST_WITH_OPSETS)
     graph = small.graph
     kept = [t for t in graph.initializer if math.prod(t.dims) > LARGEST_CONVERTED or t.external_data]
     declared = {value.name for value in graph.input}
@@ -154,11 +166,18 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
     for node in graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         yield from (attribute.name for attribute in node.attribute)
+    for inner in _inner_graphs(graph):
+        yield from _names(inner)
+
+
+def _inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield the branches of a graph's conditions."""
+    yield from (a.g for node in graph.node for a in node.attribute if a.HasField("g"))
 
 
 def _opset(proto: onnx.ModelProto) -> int:
     versions = {entry.domain: entry.version for entry in proto.opset_import}
-    opset = versions.get("", versions.get("ai.onnx", 0))
+    opset = versions.get("", 0) or versions.get("ai.onnx", 0) or _implied_opset(proto)
     newest = onnx.defs.onnx_opset_version()
     if not 1 <= opset <= newest:
         raise ImportModelError(f"it uses opset {opset}; export it with one from {OLDEST} to {newest}")
@@ -166,6 +185,27 @@ def _opset(proto: onnx.ModelProto) -> int:
         names = ", ".join(sorted(f.name for f in proto.functions if f.domain != DOMAIN)[:3])
         raise ImportModelError(f"it defines functions ({names}); inline them with onnx.inliner first")
     return int(opset)
+
+
+def _implied_opset(proto: onnx.ModelProto) -> int:
+    """Return the opset of a file that states none: the newest one of its IR version in which every node is valid."""
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = proto.ir_version
+    stated = (opset for _, ir, opset, *_ in onnx.helper.VERSION_TABLE if ir == proto.ir_version)
+    for opset in sorted(stated, reverse=True):
+        context.opset_imports = {"": opset}
+        try:
+            for node in proto.graph.node:
+                onnx.checker.check_node(node, context)
+        except onnx.checker.ValidationError:
+            continue
+        return opset
+    if proto.ir_version >= FIRST_WITH_OPSETS:
+        raise ImportModelError(
+            f"it states no opset, and no opset of its IR version {proto.ir_version} has all its nodes; export it with "
+            f"opset {OLDEST} or later"
+        )
+    return 1
 
 
 def _fix_shapes(graph: onnx.GraphProto, shapes: Shapes) -> None:
@@ -211,25 +251,60 @@ def _where(number: int, node: onnx.NodeProto) -> str:
     return f"node '{node.name or number}' ({node.op_type})"
 
 
-def _check_nodes(graph: onnx.GraphProto) -> None:
-    """Raise where a node is control flow or belongs to another domain than ONNX's."""
+def _check_nodes(graph: onnx.GraphProto) -> int:
+    """Return how many nodes a graph and its branches have; raise where one is a loop, or of another domain."""
     for number, node in enumerate(graph.node):
         where = _where(number, node)
-        if node.op_type in CONTROL_FLOW or any(a.HasField("g") or a.graphs for a in node.attribute):
+        inner = any((a.HasField("g") or a.graphs) and a.name not in BRANCHES for a in node.attribute)
+        if node.op_type in LOOPS or inner:
             raise ImportModelError(f"{where} is control flow; export the model for one fixed input, without it")
         if node.domain not in ("", "ai.onnx", DOMAIN):
             raise ImportModelError(
                 f"{where} is of the domain '{node.domain}'; export the model with ONNX's own operators"
             )
+    return len(graph.node) + sum(_check_nodes(inner) for inner in _inner_graphs(graph))
 
 
 def _operators(graph: onnx.GraphProto, folder: Path, budget: Budget) -> Iterator[OnnxOperator]:
     for number, node in enumerate(graph.node):
-        with located(_where(number, node)):
-            attributes = {a.name: _attribute(a, folder, budget) for a in node.attribute}
         name = node.name or str(number)
+        with located(_where(number, node)):
+            if node.op_type == "If":
+                yield _condition(node, name, folder, budget)
+                continue
+            attributes = {a.name: _attribute(a, folder, budget) for a in node.attribute}
         operator = OnnxOperator(node.op_type, name, tuple(node.input), tuple(node.output), attributes)
         yield from _without_rounding(operator) if node.domain == DOMAIN else (operator,)
+
+
+def _condition(node: onnx.NodeProto, name: str, folder: Path, budget: Budget) -> OnnxOperator:
+    """Return an If; what its branches read from outside counts among its inputs."""
+    graphs = {a.name: a.g for a in node.attribute if a.HasField("g")}
+    if set(graphs) != set(BRANCHES) or any(len(g.output) != len(node.output) for g in graphs.values()):
+        raise ImportModelError("it lacks a branch, or a branch has other outputs than it; export the model again")
+    branches, outside = {}, dict[str, None]()
+    for which, graph in graphs.items():
+        constants = {t.name: array(t, folder, budget) for t in graph.initializer}
+        operators = tuple(_operators(graph, folder, budget))
+        made = {*constants, *(out for operator in operators for out in operator.outputs)}
+        outside |= dict.fromkeys(n for o in operators for n in o.inputs if n and n not in made)
+        own = {inner: f"{name}:{which}:{inner}" for inner in made}
+        ends = zip(graph.output, node.output, strict=True)
+        operators += tuple(OnnxOperator("Identity", name, (end.name,), (out,), {}) for end, out in ends if out)
+        outside |= dict.fromkeys(end.name for end in graph.output if end.name not in made)
+        renamed = {own[inner]: data for inner, data in constants.items()}
+        branches[BRANCHES[which]] = OnnxBranch(renamed, tuple(_renamed(o, own) for o in operators))
+    return OnnxOperator("If", name, (*node.input, *outside), tuple(node.output), {}, branches)
+
+
+def _renamed(operator: OnnxOperator, names: Mapping[str, str]) -> OnnxOperator:
+    """Return an operator whose tensors have these names instead, and so those of the branches inside it."""
+    inputs, outputs = (tuple(names.get(n, n) for n in part) for part in (operator.inputs, operator.outputs))
+    branches = {
+        condition: replace(branch, operators=tuple(_renamed(o, names) for o in branch.operators))
+        for condition, branch in operator.branches.items()
+    }
+    return replace(operator, inputs=inputs, outputs=outputs, branches=branches)
 
 
 def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:

@@ -171,12 +171,13 @@ def _group_norm(call: OnnxCall) -> FileTensor:
 def _unit_norm(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     call.forbid("p", 2)
-    return call.c.unit_norm(x, call.axis(x.shape, -1))
+    return call.c.along(ops.UnitNorm(), x, call.axis(x.shape, -1))
 
 
 def _softmax(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
-    return call.c.softmax(x, call.axis(x.shape, -1), call.real("beta", 1.0))  # only our own files give beta
+    kind = ops.Softmax if call.operator.code == "Softmax" else ops.LogSoftmax
+    return call.c.along(kind(call.real("beta", 1.0)), x, call.axis(x.shape, -1))  # only our own files give beta
 
 
 def _attention(call: OnnxCall) -> FileTensor:
@@ -285,6 +286,7 @@ LAYER_RULES: Mapping[str, OnnxRule] = {
     **RECURRENT_RULES, "Attention": _attention, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Conv": _conv,
     "ConvTranspose": _conv_transpose, "DequantizeLinear": _dequantize, "Gemm": _gemm,
     "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool, "GroupNormalization": _group_norm,
-    "InstanceNormalization": _group_norm, "LayerNormalization": _layer_norm, "LpNormalization": _unit_norm,
+    "InstanceNormalization": _group_norm, "LayerNormalization": _layer_norm, "LogSoftmax": _softmax,
+    "LpNormalization": _unit_norm,
     "MatMul": _matmul, "MaxPool": _pool, "QuantizeLinear": _quantize, "Softmax": _softmax,
 }  # fmt: skip

@@ -11,7 +11,8 @@ from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.blocks import sliced
 from smidgen.frontends.channels import Constant, FileTensor, Operand
-from smidgen.frontends.onnx.read.calls import OnnxCall, axis_of
+from smidgen.frontends.layout import axis_of, resolved
+from smidgen.frontends.onnx.read.calls import OnnxCall
 from smidgen.frontends.onnx.read.layers import LAYER_RULES, OnnxRule
 from smidgen.ir import Array, Op
 from smidgen.ops.functions import TABLES as TFLITE_TABLES
@@ -118,7 +119,7 @@ def _tile(call: OnnxCall) -> FileTensor:
     x, times = call.tensor(0), call.numbers(1)
     if len(times) != len(x.shape) or not all(0 < n <= LARGEST_SIDE for n in times):
         raise ImportModelError(f"it repeats {list(x.shape)} {list(times)[:8]} times; export the model again")
-    return call.c.take(x, {i: list(range(x.shape[i])) * n for i, n in enumerate(times) if n > 1})
+    return call.c.repeat(x, times)
 
 
 def _gather(call: OnnxCall) -> FileTensor:
@@ -127,9 +128,17 @@ def _gather(call: OnnxCall) -> FileTensor:
     axis = call.axis(x.shape, 0)
     if found.ndim > 1 or found.dtype.kind != "i" or found.size > LARGEST_SIDE:
         raise ImportModelError(f"it gathers by {found.dtype}{list(found.shape)}; gather by a list of places")
-    size = x.shape[axis]
-    y = call.c.take(x, {axis: [int(n) + size if n < 0 else int(n) for n in found.ravel()]})
-    return y if found.ndim else call.c.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
+    return call.c.select(x, axis, [int(n) for n in found.ravel()], keep=found.ndim > 0)
+
+
+def _arg_max(call: OnnxCall) -> tuple[()]:
+    """Read the choice of a class, which ends a model: the scores are the output, and the largest is the class."""
+    x = call.tensor(0)
+    axis = call.axis(x.shape, 0)
+    call.forbid("select_last_index", 0)
+    others = tuple(i for i in range(len(x.shape)) if i != axis)
+    call.c.chosen[call.c.output] = call.c.transpose(x, (*others, axis))
+    return ()
 
 
 def _mean(call: OnnxCall) -> FileTensor:
@@ -150,13 +159,10 @@ def _flatten(call: OnnxCall) -> FileTensor:
 def _reshape(call: OnnxCall) -> FileTensor:
     x, asked = call.tensor(0), call.numbers(1)
     copies = not call.integer("allowzero", 0)
-    if any(n < -1 for n in asked) or asked.count(-1) > 1 or (copies and 0 in asked[len(x.shape) :]):
+    if copies and 0 in asked[len(x.shape) :]:
         raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}, which is not a shape")
-    shape = [x.shape[i] if n == 0 and copies else n for i, n in enumerate(asked)]
-    if -1 in shape:
-        known = math.prod(n for n in shape if n != -1)
-        shape[shape.index(-1)] = x.size // known if known else 0
-    return call.c.reshape(x, tuple(shape))
+    shape = tuple(x.shape[i] if n == 0 and copies else n for i, n in enumerate(asked))
+    return call.c.reshape(x, resolved(shape, x.size))
 
 
 def _squeeze(call: OnnxCall) -> FileTensor:
@@ -291,7 +297,7 @@ def _swish(call: OnnxCall) -> FileTensor:
 
 OPERATOR_RULES: Mapping[str, OnnxRule] = {
     **LAYER_RULES,
-    "Abs": _lookup("abs"), "Add": _add, "Cast": _identity, "Celu": _lookup("celu", 1.0),
+    "Abs": _lookup("abs"), "Add": _add, "ArgMax": _arg_max, "Cast": _identity, "Celu": _lookup("celu", 1.0),
     "Clip": lambda call: call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf)),
     "Concat": lambda call: call.c.concat([call.operand(i) for i in range(len(call))], call.integer("axis", 0)),
     "Constant": _constant, "Div": _div, "Dropout": _identity, "Elu": _lookup("elu", 1.0),

@@ -67,6 +67,11 @@ def _elements(operator: OnnxOperator, given: list[Array]) -> int:
             raise ImportModelError(f"it makes a constant of shape {str(asked)[:60]}; export the model again")
         shape = tuple(int(n) for n in asked)
         return math.prod(together(given[0].shape, shape) if code == "Expand" else shape)
+    if code == "Tile":
+        times = given[-1].ravel()
+        if len(given) != 2 or times.dtype.kind not in "iu" or times.size != given[0].ndim or (times < 1).any():
+            raise ImportModelError(f"it repeats {list(given[0].shape)} {str(times)[:60]} times; export the model again")
+        return math.prod((given[0].size, *(int(n) for n in times)))
     if code == "Concat":
         return sum(a.size for a in given)
     if code == "Gather" and len(given) == 2:

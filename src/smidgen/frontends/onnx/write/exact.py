@@ -32,6 +32,7 @@ from smidgen.ir import Array, Graph, Node, Op, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN, INT32_MAX
 from smidgen.numerics.fixed_point import INT32, shift_right
 from smidgen.ops.elementwise import ADD_SHIFT
+from smidgen.ops.log_softmax import LOG_LEAST
 from smidgen.ops.matmul import INT8_SPAN, swapped
 from smidgen.ops.normalize import epsilon_steps
 from smidgen.ops.resize import ONE
@@ -259,12 +260,16 @@ def _softmax(w: ExactWriter, node: Node, op: ops.Softmax) -> None:
     x = node.ins[0]
     multiplier, shift, least = op.scaling(x.type)
     below = -np.arange(MAX_DIFF + 1)
-    scaled = INT32.product(np.maximum(below, least) << shift, multiplier)
-    exps = np.where(below >= least, INT32.exp_negative(scaled, DIFF_BITS), 0)
-    divisors = np.int64(1) << (np.arange(SUM_BITS) + 31 - 8)
-    tables = {"exponentials": exps, "parts": shift_right(exps, SUM_BITS), "halves": divisors // 2, "divisors": divisors}
+    differences = INT32.product(np.maximum(below, least) << shift, multiplier)
+    exps = np.where(below >= least, INT32.exp_negative(differences, DIFF_BITS), 0)
+    parts = shift_right(exps, SUM_BITS)
+    if isinstance(op, ops.LogSoftmax):
+        tables = {"differences": np.where(below >= least, differences, LOG_LEAST), "parts": parts}
+    else:
+        divisors = np.int64(1) << (np.arange(SUM_BITS) + 31 - 8)
+        tables = {"exponentials": exps, "parts": parts, "halves": divisors // 2, "divisors": divisors}
     ins = (w.operand(x, False), w.step(x), *w.numbers(node, tables, "int64"), w.step(node.out))
-    w.result(node, w.call(node, "Softmax", *ins, axis=-1, beta=op.beta), False)
+    w.result(node, w.call(node, type(op).__name__, *ins, axis=-1, beta=op.beta), False)
 
 
 def _normalize(w: ExactWriter, node: Node, op: ops.Normalize) -> None:
@@ -289,4 +294,5 @@ def _normalize(w: ExactWriter, node: Node, op: ops.Normalize) -> None:
 RULES: Mapping[type[Op], Rule] = {
     ops.Activate: _requantize, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Normalize: _normalize,
     ops.Quantize: _quantize, ops.Requantize: _requantize, ops.Softmax: _softmax,
+    ops.LogSoftmax: _softmax,
 }  # fmt: skip

@@ -21,6 +21,7 @@ from smidgen.errors import ExportError
 from smidgen.ir import Array
 from smidgen.numerics import INT32_MAX
 from smidgen.numerics.fixed_point import INT32
+from smidgen.ops import log_softmax
 from smidgen.ops.functions import TABLES as TFLITE_TABLES
 from smidgen.ops.normalize import ROOT_BITS, SCALE_BITS, SCORE_BITS, SHIFT_BITS
 from smidgen.ops.softmax import SUM_BITS
@@ -61,7 +62,7 @@ IDENTITIES = ("Quantized", "Requantized")  # functions that only round
 LAYERS: dict[str, int] = {
     **dict.fromkeys(TABLES, 1), "Clip": 3, "Pow": 2,
     "Add": 2, "AveragePool": 1, "GlobalAveragePool": 1, "GroupNormalization": 3, "LayerNormalization": 3,
-    "LpNormalization": 1, "MatMul": 2, "Mul": 2, "PRelu": 2, "Quantized": 1, "Resize": 4, "Softmax": 1,
+    "LogSoftmax": 1, "LpNormalization": 1, "MatMul": 2, "Mul": 2, "PRelu": 2, "Quantized": 1, "Resize": 4, "Softmax": 1,
 }  # fmt: skip
 
 
@@ -69,7 +70,7 @@ LAYERS: dict[str, int] = {
 def library() -> dict[str, FunctionProto]:
     """Return every function by name."""
     numbers = _numbers()
-    text = re.sub(r"(?m)^#.*\n", "", TEXT.read_text())
+    text = re.sub(r"(?m)^#.*\n", "", TEXT.read_text("utf-8"))
     text = re.sub(r"[A-Z_]{3,}", lambda found: numbers[found[0]], text)
     text = re.sub(r"to = (\w+)", lambda found: f"to = {KINDS[found[1]]}", text)
     bodies = text.strip().split("\n\n")
@@ -114,12 +115,19 @@ def _numbers() -> dict[str, str]:
         "ROOT_DIVISORS": (1 << max(r - bits, 0) for r in rights),
         "POWERS": (1 << (32 - SUM_BITS + k) for k in range(SUM_BITS - 1)),
         "LIFTS": (1 << (SUM_BITS - k) for k in range(SUM_BITS)),
+        "LOWER_POWERS": (1 << (31 - SUM_BITS + k) for k in range(SUM_BITS)),
+        "LOG_LIFTS": (1 << (SUM_BITS - 1 - k) for k in range(SUM_BITS)),
     }  # fmt: skip
     single = {
         "FAR_ABOVE": 1 << 62, "ROOT_TIMES_INVERSE": 1 << ROOT_BITS, "ROOT_LEAST": rights[0],
         "SCALE_UNIT": 1 << SCALE_BITS, "SHIFT_HALF": 1 << (SHIFT_BITS - 1), "SHIFT_UNIT": 1 << SHIFT_BITS,
         "SLOPE": INT32.c_32_17, "START": INT32.c_48_17, "ONE": 1 << 29, "HALF_LIFT": (1 << 62) + (1 << 30),
         "DIVISOR": 1 << 31,
+        "LOG_DIVISOR": 1 << log_softmax.LOG_SHIFT, "LOG_UNIT": 1 << (31 - log_softmax.LOG_BITS),
+        "LOG_QUARTER": 1 << (29 - log_softmax.LOG_BITS), "LOG_SCALE": 1 << log_softmax.LOG_BITS,
+        "LOG_TWO": log_softmax.LOG_TWO, "ROOT_OF_HALF": log_softmax.ROOT_HALF,
+        "FOURTH_ROOT_OF_HALF": log_softmax.FOURTH_ROOT_HALF, "ALPHA_NUMERATOR": log_softmax.ALPHA_N,
+        "ALPHA_SQUARE": log_softmax.ALPHA_D, "ALPHA_ONE": log_softmax.ALPHA_I, "ALPHA_LINE": log_softmax.ALPHA_F,
     }  # fmt: skip
     return {name: ", ".join(map(str, numbers)) for name, numbers in lists.items()} | {
         name: str(number) for name, number in single.items()

@@ -90,7 +90,7 @@ def _softmax(w: OnnxWriter, node: Node, op: ops.Softmax) -> None:
     if op.beta != 1.0:
         beta = w.constant(f"{node.out.name}:beta", np.array(op.beta, np.float32))
         name = w.emit("Mul", f"{node.out.name}:scaled", name, beta)
-    w.result(node, w.layer(node, "Softmax", "softmax", name, axis=-1), False)
+    w.result(node, w.layer(node, type(op).__name__, "softmax", name, axis=-1), False)
 
 
 def _batch_norm(w: OnnxWriter, node: Node, op: ops.BatchNorm) -> None:
@@ -271,7 +271,8 @@ def _recurrent(w: OnnxWriter, node: Node, op: Recurrent) -> None:
 RULES: Mapping[type[Op], Rule] = {
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
     ops.Conv2D: _conv, ops.Crop: _crop, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate,
-    ops.Gru: _recurrent, ops.Lookup: _lookup, ops.Lstm: _recurrent, ops.MatMul: _matmul, ops.Maximum: _binary,
+    ops.Gru: _recurrent, ops.LogSoftmax: _softmax, ops.Lookup: _lookup, ops.Lstm: _recurrent, ops.MatMul: _matmul,
+    ops.Maximum: _binary,
     ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Normalize: _normalize, ops.Pad: _pad, ops.Pick: _pick,
     ops.PRelu: _binary, ops.Quantize: _activate, ops.Requantize: _activate, ops.Reshape: _reshape,
     ops.ResizeBilinear: _bilinear, ops.Softmax: _softmax, ops.Transpose: _transpose, ops.UnitNorm: _unit_norm,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from smidgen.data.files import MEMORY, Budget, read_whole
-from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, with_others
+from smidgen.errors import CUT, ImportModelError, UnsupportedOperatorError, located, with_others
 from smidgen.frontends.tflite.codec import decode
 from smidgen.frontends.tflite.flatbuffer import CUSTOM, TfliteModel, TfliteOperator
 from smidgen.frontends.tflite.metadata import stated_preprocessing
@@ -25,7 +25,7 @@ from smidgen.frontends.tflite.read.variables import (
     assign_variables,
     begin_variables,
 )
-from smidgen.frontends.tidy import cancel_transposes
+from smidgen.frontends.tidy import cancel_transposes, class_note
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import identifier
@@ -34,6 +34,10 @@ from smidgen.ops.fusion import keep_last_states, merge_pads
 from smidgen.ops.lstm import Lstm
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {**ARITHMETIC_RULES, **LAYER_RULES, **MOVE_RULES, **VARIABLE_RULES}
+# What to use instead of unsupported operators that people do convert.
+INSTEAD = {"SVDF": "convert the model before its layers became SVDF, or use a convolution over time or an LSTM"}
+# Operators through which the class that ARG_MAX chose may pass on its way to the output.
+CARRY_A_CLASS = ("CAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 # Passes that need fewer nodes and less memory than the file, without another byte.
 FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, keep_last_states, assign_early)
 
@@ -63,7 +67,8 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
         known = FOLDED_ONLY.union(OPERATOR_RULES)
         others = Counter(o.code for o in model.operators[reached:] if o.code not in known)
         raise with_others(error, others) from None
-    graph = c.builder.graph(*(c.value(index) for index in model.outputs))
+    outputs = [c.chosen.get(index) or c.value(index) for index in model.outputs]
+    graph = c.builder.graph(*(dict.fromkeys(outputs) if c.chosen else outputs))
     for one in FEWER:
         graph = one(graph)
     classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
@@ -72,7 +77,9 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
 
 
 def _notes(c: TfliteImport, graph: Graph) -> Iterator[str]:
-    """Describe weights that became float32, and recurrent layers, whose state TFLite keeps between runs."""
+    """Describe a class that is not chosen, weights that became float32, and layers whose state TFLite keeps."""
+    if c.chosen:
+        yield class_note("ARG_MAX", graph)
     if c.widened:
         yield f"the weights of {len(c.widened)} layers are int8 and were read as float32, as their inputs are: quantize"
     count = sum(isinstance(node.op, Lstm) for node in graph.nodes)
@@ -104,7 +111,7 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     if operator.code.startswith(CUSTOM):
         raise UnsupportedOperatorError(where, operator.code, "its code is not in the file, cut the model before it")
     if operator.code not in OPERATOR_RULES and operator.code not in FOLDED_ONLY:
-        raise UnsupportedOperatorError(where, operator.code)
+        raise UnsupportedOperatorError(where, operator.code, INSTEAD.get(operator.code, CUT))
     count, expected = len(operator.outputs), "none" if operator.code in SILENT else "one"
     if count != (operator.code not in SILENT) and (operator.code not in SEVERAL_OUTPUTS or not count):
         raise ImportModelError(f"{where} has {count} outputs instead of {expected}; convert the model again")
@@ -113,6 +120,9 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     with located(where):
         if any(out in c.values or c.tensor(out).data is not None for out in operator.outputs):
             raise ImportModelError("it writes a tensor that has a value already; convert the model again")
+        if operator.code in CARRY_A_CLASS and operator.inputs[:1] and operator.inputs[0] in c.chosen:
+            c.chosen[operator.outputs[0]] = c.chosen[operator.inputs[0]]
+            return
         constant = fold(c, operator)
         if constant is not None:
             c.folded[operator.outputs[0]] = constant

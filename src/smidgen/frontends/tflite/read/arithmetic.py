@@ -14,9 +14,10 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
+from smidgen.frontends.layout import axis_of
 from smidgen.frontends.tflite.flatbuffer import FUNCTION_OPERATORS, ZERO_PLACE, TfliteOperator
 from smidgen.frontends.tflite.read.context import Shape, TfliteImport, TfliteRule
-from smidgen.frontends.tflite.read.moves import axis_of, gathered
+from smidgen.frontends.tflite.read.moves import gathered
 from smidgen.ir import MAX_RANK, Array, Op, QParams, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.unit_norm import UNIT
@@ -210,6 +211,17 @@ def _repeated(c: TfliteImport, x: Value, outer: Shape) -> Value:
     return c.builder.emit(ops.Reshape((*outer, rows, columns)), x)
 
 
+def _arg_max(c: TfliteImport, operator: TfliteOperator) -> None:
+    """Read the choice of a class, which ends a model: the scores are the output, and the largest is the class."""
+    xi, where = operator.reads(2, 2)
+    x, axes = c.value(xi), c.integers(where)
+    if [axis_of(axis, x.type.shape) for axis in axes] != [len(x.type.shape) - 1]:
+        raise ImportModelError(
+            f"it chooses along {list(axes)} of {list(x.type.shape)}; choose along the last dimension"
+        )
+    c.chosen[operator.outputs[0]] = x
+
+
 def _unit_norm(c: TfliteImport, operator: TfliteOperator) -> Value:
     (x,) = c.ins(operator, 1)
     if operator.activation != "none" or (x.type.q is not None and c.q(operator.outputs[0]) != UNIT):
@@ -224,7 +236,7 @@ def _reduce(c: TfliteImport, operator: TfliteOperator) -> Value:
     """
     index, axes = operator.reads(2, 2)
     x, keep = c.value(index), operator.options.keep_dims
-    over = tuple(sorted({axis_of(axis, len(x.type.shape)) for axis in c.integers(axes)}))
+    over = tuple(sorted({axis_of(axis, x.type.shape) for axis in c.integers(axes)}))
     if over == (1, 2) and len(x.type.shape) == 4 and x.type.shape[0] == 1 and operator.code == "MEAN":
         return c.emit(operator, ops.Mean(bool(keep)), x)
     if not over:
@@ -260,8 +272,10 @@ def _mean_and_count(c: TfliteImport, operator: TfliteOperator, x: Value, count: 
 ARITHMETIC_RULES: Mapping[str, TfliteRule] = {
     **dict.fromkeys(FUNCTION_OPERATORS, _function), **dict.fromkeys(("MEAN", "REDUCE_MAX", "SUM"), _reduce),
     **dict.fromkeys(("RELU", "RELU6", "RELU_N1_TO_1"), _one(lambda o: ops.Activate(o.code.lower()))),
-    "ADD": _add, "BATCH_MATMUL": _batch_matmul, "CAST": _cast, "DEQUANTIZE": _one(lambda o: ops.Dequantize()),
-    "DIV": _div, "GATHER": _gather, "L2_NORMALIZATION": _unit_norm, "MAXIMUM": _extreme, "MINIMUM": _extreme,
+    "ADD": _add, "ARG_MAX": _arg_max, "BATCH_MATMUL": _batch_matmul, "CAST": _cast,
+    "DEQUANTIZE": _one(lambda o: ops.Dequantize()), "DIV": _div, "GATHER": _gather, "L2_NORMALIZATION": _unit_norm,
+    "LOG_SOFTMAX": _one(lambda o: ops.LogSoftmax()),
+    "MAXIMUM": _extreme, "MINIMUM": _extreme,
     "MUL": _binary, "PRELU": _one(lambda o: ops.PRelu(), 2), "QUANTIZE": _quantize,
     "SOFTMAX": _one(lambda o: ops.Softmax(float(o.options.beta))), "SUB": _sub,
 }  # fmt: skip

@@ -41,6 +41,8 @@ class TfliteImport:
         self.pads: dict[int, tuple[Value, Shape, Shape]] = {}
         # int8 numbers cast to int32 and the offset added to them, kept for the table that they index.
         self.places: dict[int, tuple[Value, int]] = {}
+        # Classes that ARG_MAX chose, by the scores it chose from: these become the output.
+        self.chosen: dict[int, Value] = {}
         self.folded: dict[int, Array] = {}  # results that operators compute from constants
         self.widened: set[int] = set()  # int8 weights that float32 layers read
         self.variables = Variables()
@@ -56,6 +58,8 @@ class TfliteImport:
         """Return a tensor's type, checked so that nothing absurd goes further."""
         tensor = self.tensor(index)
         what, shape = f"tensor '{tensor.name}'", _static_shape(tensor)
+        if tensor.dtype == "int16":
+            raise ImportModelError(f"{what} is int16; convert the model with int8 activations, or in float32")
         if tensor.dtype not in DTYPES:
             raise ImportModelError(f"{what} is {tensor.dtype}; convert the model to int8 or float32")
         if not tensor.plain:
@@ -93,10 +97,15 @@ class TfliteImport:
                     f"tensor '{tensor.name}' is int8 cast to int32 and read by an operator other than a GATHER "
                     "from a table; stay in int8"
                 )
+            if index in self.chosen:
+                raise ImportModelError(
+                    f"tensor '{tensor.name}' is the class that ARG_MAX chose, and more is computed from it; end the "
+                    "model at ARG_MAX"
+                )
             if not self.known(index):
                 raise ImportModelError(f"tensor '{tensor.name}' is read before it is written; convert the model again")
             data = self.data(index)
-            q = None if index in self.folded else self.type(index).q
+            q = self.q(index) if index in self.folded else self.type(index).q
             self.values[index] = self.builder.constant(self.name(index), data, q)
         return self.values[index]
 
@@ -111,9 +120,9 @@ class TfliteImport:
     def real(self, index: int) -> Array:
         """Return a constant as float32, whatever type it is stored in."""
         data, tensor = self.data(index), self.tensor(index)
-        if index in self.folded or data.dtype.kind == "f":
+        q = None if data.dtype.kind == "f" else _qparams(tensor)
+        if q is None and (index in self.folded or data.dtype.kind == "f"):
             return data.astype(np.float32)
-        q = _qparams(tensor)
         if q is None:
             raise ImportModelError(f"the constant '{tensor.name}' is {tensor.dtype} without a scale; quantize it again")
         along = [-1 if i == q.axis else 1 for i in range(data.ndim)]

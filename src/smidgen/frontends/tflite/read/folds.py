@@ -6,14 +6,15 @@ constants, and so are weights that a file keeps in float16 or int8 and converts 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite.flatbuffer import TYPE_NAMES, TfliteOperator, TfliteOptions
+from smidgen.frontends.tflite.flatbuffer import TfliteOperator, TfliteOptions
 from smidgen.frontends.tflite.read.context import MAX_INTEGERS, TfliteImport
-from smidgen.frontends.tflite.read.moves import strided
+from smidgen.frontends.tflite.read.moves import check_repeats, strided
 from smidgen.ir import Array
 
 Fold = Callable[[TfliteOptions, Sequence[Array]], Array]
@@ -28,7 +29,11 @@ def fold(c: TfliteImport, operator: TfliteOperator) -> Array | None:
         return np.array(x.type.shape, np.int32)
     if operator.code == "DEQUANTIZE" and len(operator.inputs) == 1 and c.known(operator.inputs[0]):
         return c.real(operator.inputs[0])
-    if operator.code not in FOLDS or not operator.inputs or not all(c.known(index) for index in operator.inputs):
+    if not operator.inputs or not all(c.known(index) for index in operator.inputs):
+        return None
+    if operator.code in ANY_TYPE:
+        return ANY_TYPE[operator.code](c, operator)
+    if operator.code not in FOLDS:
         return None
     arrays = [c.data(index) for index in operator.inputs]
     whole = all(array.dtype.kind == "i" and array.dtype != np.int8 for array in arrays)
@@ -42,7 +47,24 @@ def fold(c: TfliteImport, operator: TfliteOperator) -> Array | None:
         raise ImportModelError(f"it computes a constant from {shapes}: {str(error)[:80]}; convert again") from None
     if result.size > MAX_INTEGERS**2:
         raise ImportModelError(f"it computes a constant of {list(result.shape[:8])}; {MAX_INTEGERS**2} elements fit")
-    return result if result.dtype == np.float32 else result.astype(np.result_type(*arrays))
+    return result.astype(np.result_type(*arrays))
+
+
+def _cast(c: TfliteImport, operator: TfliteOperator) -> Array | None:
+    """Change a constant's type to the declared one; the options, which say it too, may be left out."""
+    (x,), name = operator.reads(1, 1), c.tensor(operator.outputs[0]).dtype
+    if c.tensor(x).dtype == "int8":  # it may have been uint8
+        return None
+    if name not in CASTS:
+        raise ImportModelError(f"a cast to {name} is not supported; use {', '.join(CASTS)}")
+    return c.data(x).astype(name)
+
+
+def _tile(c: TfliteImport, operator: TfliteOperator) -> Array:
+    x, times = operator.reads(2, 2)
+    data, counts = c.data(x), check_repeats(c.data(x).shape, c.integers(times))
+    c.budget.take("its result", data.nbytes * math.prod(counts))
+    return np.tile(data, counts)
 
 
 def _strided_slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
@@ -57,13 +79,6 @@ def _slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
     return np.asarray(x[tuple(ends)])
 
 
-def _cast(options: TfliteOptions, ins: Sequence[Array]) -> Array:
-    name = TYPE_NAMES.get(options.out_data_type, "nothing known")
-    if name not in CASTS:
-        raise ValueError(f"a cast to {name} is not supported")
-    return ins[0].astype(name)
-
-
 def _divide(options: TfliteOptions, ins: Sequence[Array]) -> Array:
     """Divide toward zero, as C does."""
     a, b = ins
@@ -72,8 +87,10 @@ def _divide(options: TfliteOptions, ins: Sequence[Array]) -> Array:
     return np.fix(a / b)
 
 
+# Operators that are folded for constants of any type and size, not only for small integers.
+ANY_TYPE: Mapping[str, Callable[[TfliteImport, TfliteOperator], Array | None]] = {"CAST": _cast, "TILE": _tile}
 FOLDS: Mapping[str, Fold] = {
-    "ADD": lambda o, ins: ins[0] + ins[1], "CAST": _cast, "DIV": _divide, "MUL": lambda o, ins: ins[0] * ins[1],
+    "ADD": lambda o, ins: ins[0] + ins[1], "DIV": _divide, "MUL": lambda o, ins: ins[0] * ins[1],
     "CONCATENATION": lambda o, ins: np.concatenate([np.atleast_1d(x) for x in ins], axis=o.axis),
     "EXPAND_DIMS": lambda o, ins: np.expand_dims(ins[0], int(ins[1].reshape(()))),
     "FLOOR_DIV": lambda o, ins: np.floor_divide(ins[0], ins[1]) if ins[1].all() else _divide(o, ins),

@@ -9,19 +9,13 @@ from itertools import accumulate
 from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.blocks import sliced, take
+from smidgen.frontends.layout import axis_of, resolved
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator, TfliteOptions
 from smidgen.frontends.tflite.read.context import Shape, TfliteImport, TfliteRule
-from smidgen.ir import Type, Value
+from smidgen.ir import Value
 from smidgen.ops.resize import nearest
 
 LARGEST_SIDE = 1 << 14  # of a map that is resized
-
-
-def axis_of(axis: int, rank: int) -> int:
-    """Return an axis as a number from 0; one below 0 counts from the end."""
-    if not -rank <= axis < rank:
-        raise ImportModelError(f"axis {axis} does not fit {rank} dimensions; convert the model again")
-    return axis % rank
 
 
 def _pads(c: TfliteImport, index: int) -> tuple[Shape, Shape]:
@@ -54,21 +48,13 @@ def _reshape(c: TfliteImport, operator: TfliteOperator) -> Value:
     x = c.value(operator.reads(1, 2)[0])
     asked = c.integers(operator.inputs[1]) if operator.code == "RESHAPE" and len(operator.inputs) == 2 else None
     if asked is not None and c.is_open(operator.outputs[0]):
-        return c.emit(operator, ops.Reshape(_resolved(asked, x.type)), x)
+        return c.emit(operator, ops.Reshape(resolved(asked, x.type.size)), x)
     shape = c.type(operator.outputs[0]).shape
     if asked is not None and (
         len(asked) != len(shape) or any(a not in (-1, d) for a, d in zip(asked, shape, strict=True))
     ):
         raise ImportModelError(f"it reshapes to {list(asked)}, the file declares {list(shape)}; convert it again")
     return c.emit(operator, ops.Reshape(shape), x)
-
-
-def _resolved(asked: Shape, x: Type) -> Shape:
-    """Return the requested shape, with a number in place of −1."""
-    known = math.prod(d for d in asked if d != -1)
-    if asked.count(-1) > 1 or known < 1 or x.size % known:
-        raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}; convert the model with fixed shapes")
-    return tuple(x.size // known if d == -1 else d for d in asked)
 
 
 def _transpose(c: TfliteImport, operator: TfliteOperator) -> Value:
@@ -81,7 +67,7 @@ def _concat(c: TfliteImport, operator: TfliteOperator) -> Value:
     xs = [c.value(index) for index in operator.inputs]
     if not xs or operator.activation != "none":
         raise ImportModelError("a concatenation of nothing or with an activation is not supported; use a separate one")
-    return c.emit(operator, ops.Concat(axis_of(operator.options.axis, len(xs[0].type.shape))), *xs)
+    return c.emit(operator, ops.Concat(axis_of(operator.options.axis, xs[0].type.shape)), *xs)
 
 
 def _pack(c: TfliteImport, operator: TfliteOperator) -> Value:
@@ -89,7 +75,7 @@ def _pack(c: TfliteImport, operator: TfliteOperator) -> Value:
     if not xs:
         raise ImportModelError("it packs nothing; convert the model again")
     shape = xs[0].type.shape
-    axis = axis_of(operator.options.axis, len(shape) + 1)
+    axis = axis_of(operator.options.axis, (1, *shape))
     parts = [c.builder.emit(ops.Reshape((*shape[:axis], 1, *shape[axis:])), x, name=f"{x.name}.part") for x in xs]
     return c.emit(operator, ops.Concat(axis), *parts)
 
@@ -166,7 +152,7 @@ def _split(c: TfliteImport, operator: TfliteOperator) -> tuple[Value, ...]:
     x, count, axes = c.value(xi), len(operator.outputs), c.integers(where)
     if len(axes) != 1:
         raise ImportModelError(f"it splits along {len(axes)} dimensions; convert the model again")
-    axis = axis_of(axes[0], len(x.type.shape))
+    axis = axis_of(axes[0], x.type.shape)
     total = x.type.shape[axis]
     sizes = sizes or (total // count,) * count
     rest = total - sum(n for n in sizes if n >= 0)
@@ -182,7 +168,7 @@ def _split(c: TfliteImport, operator: TfliteOperator) -> tuple[Value, ...]:
 def _unpack(c: TfliteImport, operator: TfliteOperator) -> tuple[Value, ...]:
     (x,) = c.ins(operator, 1)
     shape, count = x.type.shape, len(operator.outputs)
-    axis = axis_of(operator.options.axis, len(shape))
+    axis = axis_of(operator.options.axis, shape)
     if count != shape[axis]:
         raise ImportModelError(f"it unpacks dimension {axis} of {list(shape)} into {count} tensors")
     return tuple(
@@ -190,11 +176,17 @@ def _unpack(c: TfliteImport, operator: TfliteOperator) -> tuple[Value, ...]:
     )
 
 
+def check_repeats(shape: Shape, counts: Shape) -> Shape:
+    """Return how often a tensor is repeated along each dimension; raise where that makes no sense."""
+    if len(counts) != len(shape) or not all(0 < n <= LARGEST_SIDE for n in counts):
+        raise ImportModelError(f"it repeats {list(shape)} {list(counts)} times; convert the model again")
+    return counts
+
+
 def _tile(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, times = operator.reads(2, 2)
-    x, counts = c.value(xi), c.integers(times)
-    if len(counts) != len(x.type.shape) or not all(0 < n <= LARGEST_SIDE for n in counts):
-        raise ImportModelError(f"it repeats {list(x.type.shape)} {list(counts)} times; convert the model again")
+    x = c.value(xi)
+    counts = check_repeats(x.type.shape, c.integers(times))
     places = [list(range(n)) * k for n, k in zip(x.type.shape, counts, strict=True)]
     return _take(c, operator.outputs[0], x, places)
 
@@ -203,7 +195,7 @@ def gathered(c: TfliteImport, operator: TfliteOperator) -> Value:
     """Read a gather at constant places along one dimension; a single place that is not a list drops the dimension."""
     xi, where = operator.reads(2, 2)
     x, found = c.value(xi), c.data(where)
-    axis = axis_of(operator.options.axis, len(x.type.shape))
+    axis = axis_of(operator.options.axis, x.type.shape)
     if operator.options.batch_dims or found.ndim > 1 or found.dtype.kind != "i" or found.size > LARGEST_SIDE:
         raise ImportModelError(f"it gathers by {found.dtype}{list(found.shape)}; gather by a list of places")
     y = _take_along(c, operator.outputs[0], x, axis, [int(n) for n in found.ravel()])

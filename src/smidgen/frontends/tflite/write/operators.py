@@ -35,9 +35,10 @@ from smidgen.ops.window import Pad, Window, same_pad
 # The first version of each operator that takes int8; in float32, version 1 does.
 INT8_VERSION: Mapping[str, int] = {
     "ADD": 2, "AVERAGE_POOL_2D": 2, "BATCH_MATMUL": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3,
-    "DEQUANTIZE": 2, "FULLY_CONNECTED": 4, "GATHER": 2, "L2_NORMALIZATION": 2, "MAXIMUM": 2, "MAX_POOL_2D": 2,
-    "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2, "PRELU": 1, "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1,
-    "RESHAPE": 1, "RESIZE_BILINEAR": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "SLICE": 2, "SOFTMAX": 2, "TRANSPOSE": 2,
+    "DEQUANTIZE": 2, "FULLY_CONNECTED": 4, "GATHER": 2, "L2_NORMALIZATION": 2, "LOG_SOFTMAX": 2, "MAXIMUM": 2,
+    "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2, "PRELU": 1, "QUANTIZE": 1, "RELU": 2, "RELU6": 2,
+    "RELU_N1_TO_1": 1, "RESHAPE": 1, "RESIZE_BILINEAR": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "SLICE": 2, "SOFTMAX": 2,
+    "TRANSPOSE": 2,
 }  # fmt: skip
 REQUANTIZE_VERSION, DILATED_VERSION = 2, 2  # of QUANTIZE from int8, of DEPTHWISE_CONV_2D in float32
 GROUPED_VERSION, PER_CHANNEL_DENSE_VERSION = 6, 12  # of CONV_2D, of FULLY_CONNECTED
@@ -276,6 +277,12 @@ def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
     return None
 
 
+def _log_softmax(file: Lowering, node: Node, op: ops.LogSoftmax) -> None:
+    if op.beta != 1.0:
+        raise ExportError(f"{where(node)}: TFLite's has no beta, this has {op.beta}; export the model to .onnx")
+    file.emit("LOG_SOFTMAX", node, file.place(node.ins[0]))
+
+
 def _pick(file: Lowering, node: Node, op: ops.Pick) -> None:
     """Write a resize to the nearest if it is one, else gather rows and columns."""
     x, y = node.ins[0].type, node.out.type
@@ -348,6 +355,7 @@ LOWERINGS: Mapping[type[Op], Lower] = {
     ops.Activate: _activate, ops.Add: _add, ops.AvgPool: _pool, ops.Conv2D: _conv, ops.Dense: _dense,
     ops.Depthwise: _conv, ops.Lookup: _lookup, ops.Lstm: _lstm, ops.MaxPool: _pool, ops.Pick: _pick,
     ops.ResizeBilinear: _bilinear,
+    ops.LogSoftmax: _log_softmax,
     ops.Concat: _one("CONCATENATION", lambda op: TfliteOptions(axis=op.axis)),
     ops.Crop: _one("SLICE", integers=lambda op, y: {"start": op.start, "size": y.shape}),
     ops.Dequantize: _one("DEQUANTIZE"), ops.Maximum: _one("MAXIMUM"), ops.Mul: _one("MUL", _activated),
