@@ -89,10 +89,10 @@ def _sample(classes: int, rng: Rng) -> Array:
     return np.array([rng.integers(-1, classes + 1), rng.choice([1, 1, -1])], np.int32)
 
 
-def one_pass_cases() -> Iterator[TrainingCase]:
+def one_pass_cases(sizes: tuple[tuple[int, int], ...] = SIZES) -> Iterator[TrainingCase]:
     """Every op of one pass at every size."""
     way = Feed(Type((1,), "int32"), lambda rng: rng.choice(np.array([1, 1, -1], np.int32), 1))
-    for classes, d in SIZES:
+    for classes, d in sizes:
         sample = Feed(Type((2,), "int32"), partial(_sample, classes))
         yield _moving(f"observe-{classes}-{d}", ops.Observe(), classes, d, activation(1, d), sample)
         yield _moving(f"merge-{classes}-{d}", ops.MergeSums(), classes, d, *sums_feeds(classes, d), way)
