@@ -268,6 +268,7 @@ class BoardProgram(given.Learning, given.Limited):
     )
     scheme: str | None = option(None, "What learns on the board, as given to compile.", autocompletion=given.schemes)
     image: given.Input = "buffered"
+    one_pass: bool = option(False, "As given to compile.", "--one-pass")
 
     @property
     def port(self) -> Port:
@@ -299,6 +300,24 @@ class BoardPredict(BoardProgram, given.Labelled):
 
     source: str = argument(..., "As for `smidgen predict`.", metavar="FILE|DIR")
     top: given.Likeliest = given.TOP
+
+
+class BoardObserve(BoardProgram, given.DataReading):
+    """Let a board add samples to its sums, or take them out again (compile --one-pass), and save them."""
+
+    source: given.DataSource
+    forget: bool = option(False, "Take the samples out of the sums.", "--forget")
+
+
+class BoardSolve(BoardProgram):
+    """Let a board make its head of the samples it observed, and save."""
+
+
+class BoardSums(BoardProgram, given.Overwriting):
+    """Read a board's sums into a file, replace them, or add or take out what another device saw."""
+
+    action: given.SumsAction = argument(..., "get, put, merge or forget.", metavar="get|put|merge|forget")
+    file: Path = argument(..., "A file of sums, or for all but get a model that learned in one pass.", metavar="FILE")
 
 
 class BoardReplay(Verb):
@@ -337,4 +356,7 @@ VERBS: tuple[tuple[str, str, tuple[type[Verb], ...]], ...] = (
     ("Learn", "smidgen.cli.one_pass", (Merge, Forget)),
     ("Board", "smidgen.cli.programs", (Compile, Profile)),
 )
-BOARD_VERBS = BoardTrain, BoardTest, BoardPredict, BoardReplay, BoardSave, BoardLoad, BoardMonitor
+BOARD_VERBS: tuple[type[Verb], ...] = (
+    BoardTrain, BoardObserve, BoardSolve, BoardSums, BoardTest, BoardPredict, BoardReplay, BoardSave, BoardLoad,
+    BoardMonitor,
+)  # fmt: skip
