@@ -12,12 +12,14 @@ from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
 from smidgen.memory import Memory, Plan, ordering, streaming
 from smidgen.memory.layout import Working
+from smidgen.memory.phases import Phases, check_phases, lay_out_phases
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import PlannedSchedule
 from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, parse_size
 from smidgen.targets.device import Device, Target
 from smidgen.training import Options, Training, build_training, passes
+from smidgen.training.one_pass import with_one_pass
 from smidgen.training.scheme import Scheme, load_scheme
 
 
@@ -31,6 +33,7 @@ def compile(
     streamed_input: bool = False,
     budget: int | str | None = None,
     replay: int | str | None = None,
+    one_pass: bool = False,
     prefix: str = "model",
     class_names: tuple[str, ...] = (),
 ) -> Program:
@@ -40,15 +43,18 @@ def compile(
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
     image is streamed or there is a budget; the bytes computed are the same. With `replay`, a size of flash, it can also
-    learn from what its frozen layers made of earlier images (docs/internals/replay.md). `prefix` begins the names of
-    files and functions; `class_names` are those of the classes that it learns, or scores. Without any a model's own
-    stay, also where its head is kept and learns.
+    learn from what its frozen layers made of earlier images (docs/internals/replay.md). With `one_pass` it can also
+    make its head of sums over samples (docs/one-pass.md); without a scheme, steps then teach the head alone. `prefix`
+    begins the names of files and functions; `class_names` are those of the classes that it learns, or scores. Without
+    any a model's own stay, also where its head is kept and learns.
     """
     where = find(target) if isinstance(target, str) else target
     most = None if budget is None else parse_size(str(budget))
     room = None if replay is None else parse_size(str(replay))
     ir.verify(model)
     training = None
+    if one_pass:
+        scheme, options = scheme or "head", replace(options or Options(), head_dtype="float32")
     if scheme is None:
         graph = with_classes(model, class_names)
     else:
@@ -58,10 +64,11 @@ def compile(
     frugal = where.frugal or streamed_input or most is not None
     best = _lay_out(graph, frugal, streamed_input, where.working, room is not None)
     memory.check(best.graph, best.plan, best.schedule, working=where.working)
-    if most is not None:
-        _afford(graph, best, most, where.working)
-    sources = codegen.generate(best.graph, best.plan, prefix, schedule=best.schedule, folders=where.folders)
+    best, phases = _one_pass(model, training, best, frugal, where.working) if one_pass and training else (best, None)
+    sources = codegen.generate(best.graph, best.plan, prefix, best.schedule, folders=where.folders, phases=phases)
     sources = replace(sources, replay_bytes=room or 0)
+    if most is not None:
+        _afford(best, sources, most, where.working)
     where.check(best.graph, best.plan, sources)
     kept = None if room is None else _replay(best, room)
     return Program(best.graph, where, best.schedule, best.plan, sources, training, kept)
@@ -91,6 +98,19 @@ def _lay_out(
     return min(layouts, key=lambda layout: layout.peak)
 
 
+def _one_pass(
+    model: Graph, training: Training, step: PlannedSchedule, frugal: bool, working: Working
+) -> tuple[PlannedSchedule, Phases]:
+    """Return a step that also learns in one pass, and the memory of that beside the step's, checked."""
+    graph = with_one_pass(model, training, step.graph)
+    assert graph.one_pass is not None
+    collect = graph.one_pass.collect  # in its own order: it ends in what observes a sample
+    rows = frugal and streaming.stream_rows(collect, step.schedule.streamed_input, working=working)
+    phases = lay_out_phases(graph, step, rows or streaming.lay_out(collect, working=working), working)
+    check_phases(graph, phases, working)
+    return replace(step, graph=graph), phases
+
+
 def with_classes(graph: Graph, names: tuple[str, ...]) -> Graph:
     """Return the graph with these names of classes, or with its own where none are given."""
     if names and not fits_scores(names, graph.scores.type):
@@ -110,17 +130,17 @@ def _train(
     return replace(training, step=with_classes(training.step, names), forward=with_classes(training.forward, names))
 
 
-def _afford(graph: Graph, best: PlannedSchedule, budget: int, working: Working) -> None:
+def _afford(best: PlannedSchedule, sources: Sources, budget: int, working: Working) -> None:
     """Raise PlanError where arena and state exceed the budget."""
-    state, layout = memory.state_bytes(graph), best.plan
-    needed = state + layout.peak
+    graph, layout, arena, state = best.graph, best.plan, sources.arena_bytes, sources.state_bytes
+    needed = state + arena
     if needed <= budget:
         return
     streamed = needed if best.schedule.streamed_input else _streamed(graph, needed, working)
     least = f"{streamed:,}, with the image streamed" if streamed < needed else f"{needed:,}"
     less = "Let less learn" if graph.updates else "Take a smaller model"
     raise PlanError(
-        f"{graph.name} needs {needed:,} bytes of SRAM (arena {layout.peak:,}, state {state:,}), the budget is "
+        f"{graph.name} needs {needed:,} bytes of SRAM (arena {arena:,}, state {state:,}), the budget is "
         f"{budget:,}; the least that can be reached is {least}. At the peak stand {memory.peak_parts(layout)}. "
         + ("Stream the image." if streamed <= budget else f"{less}, or raise the budget.")
     )
@@ -180,7 +200,8 @@ class Program:
     @property
     def memory(self) -> Memory:
         """Return its bytes of SRAM and of flash."""
-        return memory.planned_memory(self.plan, self.sources.state_bytes, self.sources.constant_bytes)
+        found = memory.planned_memory(self.plan, self.sources.state_bytes, self.sources.constant_bytes)
+        return replace(found, peak=self.sources.arena_bytes)
 
     def start(self) -> Device:
         """Build the program and start it on its target."""
@@ -188,7 +209,7 @@ class Program:
 
     def files(self) -> dict[str, str]:
         """Return a project that builds by `make` or CMake, by path: model, kernels it uses, what its board needs."""
-        fields = codegen.project_fields(self.graph, self.sources, self.plan.peak)
+        fields = codegen.project_fields(self.graph, self.sources, self.sources.arena_bytes)
         board = self.target.project(self.graph, self.sources, fields)
         return codegen.project_files(self.graph, self.sources, board)
 
@@ -198,7 +219,9 @@ class Program:
             raise InputError(f"there is no package of kind {kind!r}; known are {', '.join(codegen.PackageKind)}")
         board = BOARDS.get(self.target.name)
         core = (board.core.title, board.core.isa) if board else None
-        return codegen.package_files(codegen.PackageKind(kind), self.graph, self.sources, self.plan.peak, core)
+        return codegen.package_files(
+            codegen.PackageKind(kind), self.graph, self.sources, self.sources.arena_bytes, core
+        )
 
     def write(self, folder: str | Path, force: bool = False, *, export: str | None = None) -> None:
         """Write the project into a new or empty folder, whole or not at all; `force` replaces a project there.

@@ -23,6 +23,7 @@ from smidgen.ops.update import FusedBiasStep, FusedWeightStep, Step, pack
 from smidgen.ops.weighted import WeightGrad
 from tests.support.attention_cases import ATTENTION_CASES
 from tests.support.case_parts import Rng
+from tests.support.one_pass_cases import one_pass_cases
 from tests.support.recurrent_steps import recurrent_steps
 from tests.support.training_inputs import (
     CONVS,
@@ -378,5 +379,6 @@ TRAINING_CASES: tuple[TrainingCase, ...] = (
     *_windows(), *_elements(), *_overlays(), *_moves(), *_losses(), *_weight_gradients(), *_steps(),
     *recurrent_steps(every_way),
     *ATTENTION_CASES,
+    *one_pass_cases(),
 )  # fmt: skip
 TRAINING_GRAPHS = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(TRAINING_CASES)}

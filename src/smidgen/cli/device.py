@@ -1,4 +1,4 @@
-"""The verbs that talk to a board: device PORT train, test, predict, replay, save, load, monitor."""
+"""The verbs of a board: device PORT train, observe, solve, sums, test, predict, replay, save, load, monitor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from smidgen.cli.options import AUTO, Verb
 from smidgen.cli.shared import check_file, memory_bytes, options_for, parse_rate, read_data, read_model
 from smidgen.cli.terminal import going_on, progress, say, show, spinner, stopping_in_between, warn
 from smidgen.cli.train import ordered, show_learning, try_rates
-from smidgen.data import Data
+from smidgen.data import Data, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.inference import predict, test
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
+from smidgen.learning.sums import KeptSums, read_sums, write_sums
+from smidgen.numerics.one_pass import Sums
 from smidgen.pipeline import Program, compile
-from smidgen.results.summaries import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
+from smidgen.results.summaries import BoardReplayed, BoardState, BoardTraining, BoardWatched, SumsSummary, curve
+from smidgen.targets.device import with_sums
+from smidgen.training.one_pass import features_fingerprint
 
 LOSSES = 200  # points of a curve that are kept, an even number
 
@@ -122,6 +126,55 @@ def predict_(asked: verbs.BoardPredict) -> None:
     show(found, asked.as_json)
 
 
+def observe_(asked: verbs.BoardObserve) -> None:
+    program = _program(replace(asked, one_pass=True), asked.port)
+    data, encoding = _data(asked, program.graph), pixel_encoding(program.graph)
+    sign, doing = (-1, "forgetting") if asked.forget else (1, "observing")
+    with _connected(asked.port, program) as board, progress(doing) as bar:
+        for done, (image, label) in enumerate(zip(data.train.images, data.train.labels, strict=True), 1):
+            board.count(as_input(image, encoding), label, sign)
+            bar.update(done, len(data.train))
+        board.keep()
+        result = _summed(board, asked.port)
+    show(result, asked.as_json)
+
+
+def solve_(asked: verbs.BoardSolve) -> None:
+    program = _program(replace(asked, one_pass=True), asked.port)
+    with _connected(asked.port, program) as board:
+        board.solve()
+        board.keep()
+        result = _summed(board, asked.port)
+    show(result, asked.as_json)
+
+
+def sums_(asked: verbs.BoardSums) -> None:
+    if asked.action == "get":
+        check_file(asked.file, asked.force)
+    program = _program(replace(asked, one_pass=True), asked.port)
+    features = features_fingerprint(program.graph)
+    with _connected(asked.port, program) as board:
+        own = KeptSums(board.sums(), features, program.graph.classes)
+        if asked.action == "get":
+            write_sums(own, asked.file)
+        else:
+            given = replace(read_sums(asked.file), classes=own.classes)  # a board counts classes, and names none
+            empty = replace(own, sums=Sums.empty(*own.sums.m.shape))
+            start, sign = (empty, 1) if asked.action == "put" else (own, -1 if asked.action == "forget" else 1)
+            merged = start.merged(given, sign)
+            board.restore(with_sums(program.graph, board.state(), merged.sums))
+            board.keep()
+        result = _summed(board, asked.port)
+    show(result, asked.as_json)
+
+
+def _summed(board: link.LinkedDevice, port: verbs.Port) -> SumsSummary:
+    """Return what a board has observed."""
+    graph, sums = board.graph, board.sums()
+    kept = KeptSums(sums, features_fingerprint(graph), graph.classes)
+    return SumsSummary(graph.name, graph.classes, tuple(int(n) for n in sums.n[:-1]), kept.digest, (port.name,))
+
+
 def replay_(asked: verbs.BoardReplay) -> None:
     losses: list[float] = []
     if asked.rate == AUTO:
@@ -189,14 +242,17 @@ def monitor_(asked: verbs.BoardMonitor) -> None:
 
 def _program(asked: verbs.BoardProgram, port: verbs.Port) -> Program:
     """Compile the program that a board runs, from the same model and options."""
-    options = options_for(asked, asked.model, asked.scheme, None)
+    options = options_for(asked, asked.model, asked.scheme or ("head" if asked.one_pass else None), None)
     graph = read_model(asked, asked.model, learns=options is not None)
     with spinner(f"compiling {graph.name}"):
         target = link.fitting_target(port.name, port.project)
-        return compile(graph, asked.scheme, target, options=options, streamed_input=asked.image == "streamed")
+        return compile(
+            graph, asked.scheme, target, options=options, streamed_input=asked.image == "streamed",
+            one_pass=asked.one_pass,
+        )  # fmt: skip
 
 
-def _data(asked: verbs.BoardTrain | verbs.BoardTest, graph: Graph) -> Data:
+def _data(asked: verbs.BoardTrain | verbs.BoardObserve | verbs.BoardTest, graph: Graph) -> Data:
     with spinner(f"reading {asked.source}"):
         return ordered(asked, graph, read_data(asked, asked.source))
 

@@ -23,7 +23,7 @@ from smidgen.targets.host import Host
 
 
 def compile_(asked: verbs.Compile) -> None:
-    options, streamed = options_for(asked, asked.model, asked.scheme, asked.budget), asked.image == "streamed"
+    options, streamed = options_for(asked, asked.model, _scheme(asked), asked.budget), asked.image == "streamed"
     check_project(asked.output, asked.force)
     check_file(asked.picture, asked.force, asked.output)
     where = find_board(asked.target, aligned=True) if asked.aligned else find(asked.target)
@@ -31,17 +31,22 @@ def compile_(asked: verbs.Compile) -> None:
         where = replace(where, frugal=True)  # C for any core, laid out for a small one
     graph = read_model(asked, asked.model, learns=options is not None)
     graph = graph if asked.audio is None else with_audio_front_end(graph, asked.audio)
-    chosen = choose_scheme(graph, asked.scheme, asked.budget, where, options, streamed)
+    chosen = choose_scheme(graph, _scheme(asked), asked.budget, where, options, streamed)
     with spinner(f"compiling {asked.model} for {asked.target}"):
         program = compile(
             graph, chosen, where, options=options, streamed_input=streamed, budget=asked.budget, replay=asked.replay,
-            prefix=asked.prefix,
+            one_pass=asked.one_pass, prefix=asked.prefix,
         )  # fmt: skip
         page = draw_memory(program).encode() if asked.picture else b""
         program.write(asked.output, asked.force, export=PackageKind(asked.export) if asked.export else None)
         if asked.picture:
             write_whole(asked.picture, page)
     show(_summary(program, asked.output, asked.picture), asked.as_json)
+
+
+def _scheme(asked: verbs.Compile) -> str | None:
+    """Return the scheme asked for; the head alone where one pass is asked for without one."""
+    return "head" if asked.one_pass and asked.scheme is None else asked.scheme
 
 
 def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledProject:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from smidgen import learning
 from smidgen.cli import shared, verbs
+from smidgen.cli.one_pass import teach
 from smidgen.cli.options import AUTO, Learning
 from smidgen.cli.shared import check_file, check_int8
 from smidgen.cli.start import BOARD
@@ -47,6 +48,9 @@ def train_(asked: verbs.Train) -> None:
     graph, data, options = _with_head(asked, _in_int8(asked, graph, data), data)
     course = replace(course, augment=_augment(asked, data.label_kind))
     files, outputs = _learned_files(asked, graph), 2 if options.classes == 1 else options.classes  # one scores two
+    if asked.one_pass and asked.scheme is None and asked.budget is None:
+        teach(asked, graph, data, options, files[:2])
+        return
     picked = _choose(asked, graph, options)
     with spinner(f"compiling {graph.name} for {asked.target}"):
         images, target = examples(data.train, pixel_encoding(graph)), training_target(asked.target)
@@ -57,6 +61,7 @@ def train_(asked: verbs.Train) -> None:
             options=options,
             images=images,
             class_names=data.names if outputs == len(data.classes) else (),
+            one_pass=asked.one_pass,
         )
     chosen, before = None, None if asked.resume is None else learning.read_checkpoint(asked.resume).course
     if rate is None:

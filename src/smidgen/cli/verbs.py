@@ -180,6 +180,29 @@ class Train(given.Learning, given.Sounding, given.DataReading, given.Overwriting
     test_every: int = option(1, "Test every this many epochs, and after the last.")
     resume: Path | None = path(None, "Continue a run from its checkpoint, to as many --epochs as it had, or more.")
     quantized: bool = option(False, "Quantize a float32 model first, calibrated on these images.", "--quantize")
+    one_pass: bool = option(
+        False, "Make the head of sums over all samples, in one pass; with a scheme, then learn by steps.", "--one-pass"
+    )
+
+
+class Merge(given.Overwriting):
+    """Add up what several models learned in one pass: the result is that of one model that saw everything."""
+
+    models: list[Path] = argument(..., "Models that `train --one-pass` wrote.", metavar="MODELS")
+    output: Path = path(..., "The model to write, .smg.", "--output", "-o")
+
+
+class Forget(given.Sounding, given.DataReading, given.Overwriting):
+    """Take samples out of a model that learned in one pass: the result is that of one that never saw them."""
+
+    model: given.Model
+    source: given.DataSource
+    output: Path = path(..., "The model to write, .smg.", "--output", "-o")
+    all_samples: bool = option(
+        False,
+        "Forget all samples of the data. By default those that train learns from, not those it tests with.",
+        "--all",
+    )
 
 
 class Compile(given.Learning, given.Sounding, given.Limited, given.Overwriting):
@@ -194,6 +217,7 @@ class Compile(given.Learning, given.Sounding, given.Limited, given.Overwriting):
     replay: str | None = option(
         None, "Flash for features of earlier images, computed by frozen layers, to learn from again: 256KB."
     )
+    one_pass: bool = option(False, "Let the program learn in one pass, too: model_observe, model_solve.", "--one-pass")
     prefix: str = option("model", "Begins the names of files and functions, so that two models can be in one program.")
     aligned: given.AlignedOnly = False
     export: given.Package | None = option(None, "Write a package for this ecosystem's tools, with an example.")
@@ -244,6 +268,7 @@ class BoardProgram(given.Learning, given.Limited):
     )
     scheme: str | None = option(None, "What learns on the board, as given to compile.", autocompletion=given.schemes)
     image: given.Input = "buffered"
+    one_pass: bool = option(False, "As given to compile.", "--one-pass")
 
     @property
     def port(self) -> Port:
@@ -275,6 +300,24 @@ class BoardPredict(BoardProgram, given.Labelled):
 
     source: str = argument(..., "As for `smidgen predict`.", metavar="FILE|DIR")
     top: given.Likeliest = given.TOP
+
+
+class BoardObserve(BoardProgram, given.DataReading):
+    """Let a board add samples to its sums, or take them out again (compile --one-pass), and save them."""
+
+    source: given.DataSource
+    forget: bool = option(False, "Take the samples out of the sums.", "--forget")
+
+
+class BoardSolve(BoardProgram):
+    """Let a board make its head of the samples it observed, and save."""
+
+
+class BoardSums(BoardProgram, given.Overwriting):
+    """Read a board's sums into a file, replace them, or add or take out what another device saw."""
+
+    action: given.SumsAction = argument(..., "get, put, merge or forget.", metavar="get|put|merge|forget")
+    file: Path = argument(..., "A file of sums, or for all but get a model that learned in one pass.", metavar="FILE")
 
 
 class BoardReplay(Verb):
@@ -310,6 +353,10 @@ VERBS: tuple[tuple[str, str, tuple[type[Verb], ...]], ...] = (
     ("Model", "smidgen.cli.models", (Info, Run, Import, Quantize, Test, Predict)),
     ("Learn", "smidgen.cli.search", (Analyze, Search)),
     ("Learn", "smidgen.cli.train", (Train,)),
+    ("Learn", "smidgen.cli.one_pass", (Merge, Forget)),
     ("Board", "smidgen.cli.programs", (Compile, Profile)),
 )
-BOARD_VERBS = BoardTrain, BoardTest, BoardPredict, BoardReplay, BoardSave, BoardLoad, BoardMonitor
+BOARD_VERBS: tuple[type[Verb], ...] = (
+    BoardTrain, BoardObserve, BoardSolve, BoardSums, BoardTest, BoardPredict, BoardReplay, BoardSave, BoardLoad,
+    BoardMonitor,
+)  # fmt: skip

@@ -7,7 +7,7 @@ missing is listed, two to a byte. The factor is the same to the last bit, or it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,8 +141,8 @@ Initial = Copied | Widened | Filled | Gathered
 LISTED = 8  # bytes of flash for a number that is listed
 
 
-def initial(graph: Graph) -> Iterator[Initial]:
-    """Yield how each state value begins, in the order of the block."""
+def initial(graph: Graph, frozen: Collection[Value] = ()) -> Iterator[Initial]:
+    """Yield how each state value begins, in the order of the block; those that are `frozen`, as a constant there is."""
     overlays = {node.ins[1]: node for node in graph.nodes if isinstance(node.op, Overlay)}
     offsets = state_offsets(graph)
     for value, data in graph.state.items():
@@ -153,7 +153,8 @@ def initial(graph: Graph) -> Iterator[Initial]:
         elif overlay is not None and _gathers(graph, overlay):
             yield Gathered(value, offsets[value], overlay)
         else:
-            yield _widened(value, data, offsets[value]) or Copied(value, offsets[value])
+            narrow = None if value in frozen else _widened(value, data, offsets[value])
+            yield narrow or Copied(value, offsets[value])
 
 
 def _widened(value: Value, data: Array, offset: int) -> Widened | None:

@@ -18,8 +18,9 @@ from smidgen.codegen.writer import Writer, is_call
 from smidgen.compiler import Cache
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import InputError, TargetError
-from smidgen.ir import Graph
+from smidgen.ir import Graph, Node
 from smidgen.memory import Plan, state_bytes
+from smidgen.memory.phases import Phases
 from smidgen.memory.rows import WHOLE, Schedule
 
 
@@ -38,6 +39,7 @@ class Sources:
     latent: tuple[int, ...] = ()  # bytes of each part of the latent of a program that replays
     replay_bytes: int = 0  # of flash that it has for latents
     audio_bytes: int = 0  # SRAM of an audio front end, in addition to arena and state
+    arena_bytes: int = 0
 
     @property
     def kernels(self) -> tuple[Path, ...]:
@@ -64,22 +66,23 @@ def generate(
     graph: Graph,
     plan: Plan,
     prefix: str = "model",
-    *,
     schedule: Schedule = WHOLE,
+    *,
     folders: tuple[str, ...] = PORTABLE,
+    phases: Phases | None = None,
 ) -> Sources:
     """Return the C of a graph whose tensors lie where the plan says.
 
     A graph with roles is a training step: its nodes up to the first that reads the label are what a prediction
-    runs. Kernels come from `folders` of the runtime.
+    runs. Kernels come from `folders` of the runtime. `phases` are the plans of one that also learns in one pass.
     """
     check_prefix(prefix)
     check_kernels(graph)
-    writer = Writer(graph, plan, prefix, schedule)
+    writer = Writer(graph, plan, prefix, schedule, phases)
     return Sources(
         prefix=prefix,
         files=writer.files(),
-        runtime=runtime_files(_symbols(graph) | set(SYMBOLS if writer.audio else ()), folders),
+        runtime=runtime_files(_symbols(graph, writer.nodes) | set(SYMBOLS if writer.audio else ()), folders),
         constant_bytes=writer.constant_bytes,
         state_bytes=state_bytes(graph),
         learns=graph.roles is not None,
@@ -87,11 +90,13 @@ def generate(
         calls=tuple(_calls(graph, schedule)),
         latent=tuple(v.type.bytes for v in schedule.cut.latent) if schedule.cut else (),
         audio_bytes=writer.audio.bytes if writer.audio else 0,
+        arena_bytes=writer.arena_bytes,
     )
 
 
-def _symbols(graph: Graph) -> set[str]:
-    kernels = {node.op.symbol(node) for node in graph.nodes if is_call(node)}
+def _symbols(graph: Graph, nodes: tuple[Node, ...]) -> set[str]:
+    kernels = {node.op.symbol(node) for node in nodes if is_call(node)}
+    kernels |= {"smg_merge_sums", "smg_forget_class"} if graph.one_pass else set()
     return kernels | {"smg_begin_state"} if graph.state else kernels
 
 
@@ -132,6 +137,7 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
         "classes": graph.classes, "takes_audio": int(sources.audio_bytes > 0),
         "audio_rows": audio_rows, "audio_row": audio_row,
         "streams": bool(graph.variables), "pixels": pixel_rule(pixel_encoding(graph)),
+        "one_pass": int(graph.one_pass is not None),
     }  # fmt: skip
 
 

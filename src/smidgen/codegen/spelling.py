@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -17,12 +17,11 @@ C_TYPES: Mapping[str, str] = {
 _PLAIN = frozenset(map(chr, range(ord(" "), ord("~") + 1))) - {'"', "\\", "?"}
 
 
-def identifiers(graph: Graph) -> dict[Value, str]:
-    """Return a C name for each value: dots become '_', and what would then meet is numbered."""
+def identifiers(given: Iterable[Value], nodes: Iterable[Node]) -> dict[Value, str]:
+    """Return a C name for each value, given or made: dots become '_', and what would then meet is numbered."""
     names: dict[Value, str] = {}
-    values = (*graph.inputs, *graph.constants, *graph.state, *(v for node in graph.nodes for v in node.outs))
     taken: set[str] = set()
-    for value in values:
+    for value in (*given, *(v for node in nodes for v in node.outs)):
         stem = name = value.name.replace(".", "_")
         count = 0
         while name in taken:
@@ -74,8 +73,8 @@ def wrapped(head: str, fields: list[str]) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def comment(node: Node, graph: Graph) -> str:
-    inputs = [v for v in node.ins if v not in graph.constants]
+def comment(node: Node, constants: Collection[Value]) -> str:
+    inputs = [v for v in node.ins if v not in constants]
     source = " and ".join(dict.fromkeys(_dimensions(v.type) for v in inputs))
     names = ", ".join(v.name for v in inputs)
     outs = ", ".join(v.name for v in node.outs)

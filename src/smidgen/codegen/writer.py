@@ -10,6 +10,7 @@ import numpy as np
 
 from smidgen.codegen.constants import Copied, Filled, Gathered, Widened, initial, roots, shared_factors
 from smidgen.codegen.entries import ARGUMENTS, PARAMETERS, audio_front_end, predicts, says_yes, step_comment
+from smidgen.codegen.one_pass import joined, one_pass_facts, steps_only
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import (
     C_TYPES,
@@ -24,9 +25,12 @@ from smidgen.codegen.spelling import (
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
+from smidgen.ir.graph import OnePass
 from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.memory.phases import Phases
 from smidgen.memory.rows import Cut, Group, Schedule
 from smidgen.memory.streaming import front
+from smidgen.ops.one_pass import ON_SUMS
 
 
 def is_call(node: Node) -> bool:
@@ -47,17 +51,19 @@ def order_table(group: Group) -> Array:
 class Writer:
     """Names every value once, then writes the four files."""
 
-    def __init__(self, graph: Graph, plan: Plan, prefix: str, schedule: Schedule) -> None:
-        self.graph, self.plan, self.prefix, self.schedule = graph, plan, prefix, schedule
-        self.forward = graph.prediction_end
-        self.offsets, self.scratch = plan.values(), plan.scratch()
-        self.names = identifiers(graph)
-        self.roots = roots(graph)
+    def __init__(self, graph: Graph, plan: Plan, prefix: str, schedule: Schedule, phases: Phases | None = None) -> None:
+        whole = joined(graph, plan, schedule, phases)
+        self.graph, self.prefix, self.schedule = graph, prefix, whole.schedule
+        self.nodes, self.constants, self.arena_bytes = whole.nodes, whole.constants, whole.arena_bytes
+        self.forward, self.frozen = graph.prediction_end, whole.frozen
+        self.offsets, self.scratch = whole.plan.values(), whole.plan.scratch()
+        self.names = identifiers((*graph.inputs, *whole.constants, *graph.state, *whole.added), whole.nodes)
+        self.roots = {**roots(graph), **whole.roots}
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
         self.tables: dict[str, str] = {}  # in flash, by name: the structs that the code asked for
         self.audio = audio_front_end(graph, prefix)
-        self.state, self.initial = state_offsets(graph), tuple(initial(graph))
+        self.state, self.initial = state_offsets(graph), tuple(initial(graph, self.frozen))
         self.shared = shared_factors(graph)
         self.alike: dict[str, str] = {}  # arrays of parameters, by name: another that holds the same
         self.data = dict(self._data())
@@ -73,6 +79,8 @@ class Writer:
             "audio": self.audio.fields(self.schedule.streamed_input) if self.audio else None,
             **(self._step(self.graph.roles) if self.graph.roles else {}),
             "latent": self._latent(self.schedule.cut) if self.schedule.cut else None,
+            "on_sums": any(isinstance(node.op, ON_SUMS) for node in self.nodes),
+            "one_pass": self._one_pass(self.graph.one_pass) if self.graph.one_pass else None,
             **self._header(), **self._body(),
             "data": self.data, "definitions": "\n\n".join(self._definitions()), "c_types": C_TYPES, "literal": literal,
         }  # fmt: skip
@@ -88,17 +96,28 @@ class Writer:
             "front": "".join(self._calls(0, cut.at)), "rest": "".join(self._calls(cut.at, self.forward)),
         }  # fmt: skip
 
+    def _one_pass(self, parts: OnePass) -> dict[str, object]:
+        """Return what a program that learns in one pass has in addition: the frozen network's run, and its sums."""
+        at, observe = len(self.graph.nodes), len(self.graph.nodes) + len(parts.collect.nodes) - 1
+        return {
+            **one_pass_facts(self.graph), "phase": self._place(parts.phase), "sample": self._place(parts.sample),
+            "look": "".join(self._calls(at, observe)), "observe": "".join(self._calls(observe, observe + 1)),
+            "solve": "".join(self._calls(observe + 1, len(self.nodes))),
+            "sums": [self._place(v) for v in parts.sums],
+            "observed": self._place(self.nodes[observe].outs[-1]), "solved": self._place(self.nodes[-1].outs[-1]),
+        }  # fmt: skip
+
     def _data(self) -> Iterator[tuple[str, Array]]:
         """Yield everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
-        copied = {start.value for start in self.initial if isinstance(start, Copied)}
-        for value, array in (*self.graph.constants.items(), *self.graph.state.items()):
-            if value in self.graph.constants or value in copied:
+        copied = {start.value for start in self.initial if isinstance(start, Copied)} - {*self.frozen}
+        for value, array in (*self.constants.items(), *self.graph.state.items()):
+            if value in self.constants or value in copied:
                 yield self._constant(value), array
         for start in self.initial:
             if isinstance(start, Widened):
                 yield self._constant(start.value), start.narrow
         known: dict[tuple[str, bytes], str] = {}
-        for node in self.graph.nodes:
+        for node in self.nodes:
             for field, item in self._parameters(node).items():
                 if isinstance(item, np.ndarray) and item.size:
                     name = self._array(node, field)
@@ -132,7 +151,7 @@ class Writer:
     def _place(self, value: Value) -> str:
         """Return the C expression for a value's address."""
         root = self.roots.get(value, value)
-        if root in self.graph.constants:
+        if root in self.constants:
             return self._constant(root)
         self.named.add(root)
         return f"at_{self.names[root]}"
@@ -140,7 +159,7 @@ class Writer:
     def _header(self) -> dict[str, object]:
         roles, prefix = {"INPUT": self.graph.inputs, "OUTPUT": self.graph.outputs}, self.prefix.upper()
         return {
-            "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
+            "arena_bytes": max(self.arena_bytes, 1), "constant_bytes": self.constant_bytes,
             "state_bytes": state_bytes(self.graph),
             "pixels": pixel_rule(pixel_encoding(self.graph)),
             "predicts": predicts(self.graph),
@@ -187,22 +206,25 @@ class Writer:
     def _initial(self) -> dict[str, object]:
         """Return the rows of the tables of what the state begins as."""
         plain, gathered, listed, variables = list[object](), list[object](), list[object](), self.graph.variables
-        for start in sorted(self.initial, key=lambda start: start.value not in variables):  # those to reset come first
+        later, first = steps_only(self.graph), 0  # begun with the first step, where samples are observed before
+        # Those to reset come first, what steps need last.
+        for start in sorted(self.initial, key=lambda start: (start.value in later, start.value not in variables)):
+            first += start.value not in later
             if isinstance(start, Gathered):
                 *rows, channels = start.frozen.type.shape
                 sizes = (start.offset, math.prod(rows), channels, start.value.type.shape[-1])
                 gathered.append((self._place(start.frozen), self._array(start.overlay, "channel"), *sizes))
             else:
-                source = "0" if isinstance(start, Filled) else self._constant(start.value)
+                source = "0" if isinstance(start, Filled) else self._constant(self.frozen.get(start.value, start.value))
                 fill, narrow = start.byte if isinstance(start, Filled) else 0, int(isinstance(start, Widened))
                 plain.append((source, start.offset, start.value.type.bytes, fill, narrow))
         for start in self.initial:
             if isinstance(start, Widened):
                 listed += [(to, whole(number)) for to, number in start.listed]
-        return {"plain": plain, "listed": listed, "gathered": gathered}
+        return {"plain": plain, "listed": listed, "gathered": gathered, "begun_first": first}
 
     def _params(self) -> Iterator[str]:
-        for node in self.graph.nodes:
+        for node in self.nodes:
             if not is_call(node):
                 continue
             fields = [f".{field} = {self._field(node, field, item)}" for field, item in self._parameters(node).items()]
@@ -224,8 +246,8 @@ class Writer:
                 yield from self._stream(groups[index])
                 index = groups[index].end
                 continue
-            node = self.graph.nodes[index]
-            yield f"    {comment(node, self.graph)}\n"
+            node = self.nodes[index]
+            yield f"    {comment(node, self.constants)}\n"
             if is_call(node):
                 yield f"    {node.op.symbol(node)}({', '.join(self._arguments(index, node))});\n"
             index += 1
@@ -241,10 +263,10 @@ class Writer:
             place = self._row(self.graph.image, at)
             image = order_table(group).max()  # behind every node's number
             yield f"        case {image}: source(source_context, {place}, {at}); {at}++; break;\n"
-        for i, node in enumerate(self.graph.nodes[group.first : group.end]):
+        for i, node in enumerate(self.nodes[group.first : group.end]):
             at = f"{row}[{i}]"
             call = f"{node.op.symbol(node)}({', '.join(self._arguments(group.first + i, node, at))})"
-            yield f"        case {i}: {comment(node, self.graph)}\n            {call}; {at}++; break;\n"
+            yield f"        case {i}: {comment(node, self.constants)}\n            {call}; {at}++; break;\n"
         yield "    }\n"
 
     def _row(self, value: Value, row: str) -> str:
@@ -287,7 +309,7 @@ class Writer:
     def _address(self, value: Value) -> str:
         """Return a value's address as C takes it in a constant."""
         root = self.roots.get(value, value)
-        if root in self.graph.constants:
+        if root in self.constants:
             return self._constant(root)
         block, offset = ("state", self.state[root]) if root in self.state else ("arena", self.offsets[root])
         return f"({C_TYPES[root.type.dtype]} *)({block} + {offset})"

@@ -17,17 +17,21 @@ from smidgen.ir.text import parse_graph, print_graph
 
 FORMAT = 1
 HEADER = "smidgen"  # the metadata key: a line "format 1", then the graph's text
+BESIDE = "sums/"  # begins the names of what lies beside a graph, which no value's name can
 MAX_TEXT = 2**24
 SAFE_DTYPES = ("I8", "U8", "I16", "I32", "U32", "F32")  # ours, as safetensors spells them
 
 
-def write_smg(graph: Graph, path: Path) -> None:
-    """Write the graph with its constants and state; the whole file appears, or none."""
+def write_smg(graph: Graph, path: Path, beside: Mapping[str, Array] | None = None) -> None:
+    """Write the graph with its constants and state; the whole file appears, or none.
+
+    Tensors `beside` the graph, whose names begin with BESIDE, are kept for who asks.
+    """
     if len(graph.name.splitlines()) > 1:
         raise ExportError(f"the graph's name {graph.name!r} has line breaks; .smg files hold it on one line")
     kept = {**graph.constants, **graph.state}
     tensors = {value.name: np.ascontiguousarray(data) for value, data in kept.items()}
-    write_whole(path, save(tensors, {HEADER: f"format {FORMAT}\n{print_graph(graph)}"}))
+    write_whole(path, save({**tensors, **(beside or {})}, {HEADER: f"format {FORMAT}\n{print_graph(graph)}"}))
 
 
 def read_smg(path: Path, memory: int = MEMORY) -> Graph:
@@ -36,7 +40,8 @@ def read_smg(path: Path, memory: int = MEMORY) -> Graph:
         check_size(path, memory)
         with safe_open(path, framework="np") as file:
             text = _text(file.metadata(), path.name)
-            tensors = {name: _tensor(file, name, path.name) for name in file.keys()}  # noqa: SIM118
+            names = [name for name in file.keys() if not name.startswith(BESIDE)]  # noqa: SIM118
+            tensors = {name: _tensor(file, name, path.name) for name in names}
     except OSError as error:
         raise ImportModelError(f"{path} cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:

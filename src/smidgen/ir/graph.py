@@ -171,6 +171,26 @@ class Roles:
 
 
 @dataclass(frozen=True, eq=False)
+class OnePass:
+    """The graphs by which a training step also learns in one pass, and the state that they add to it.
+
+    While samples are observed the network is the frozen one, and the step's state but for the head is not needed: the
+    sums lie in its memory. `phase` is 1 then, and 0 from the first step on.
+    """
+
+    collect: Graph  # image and sample → logits, features and a code; its updates are the sums'
+    solve: Graph  # sums → the head, and a code
+    sums: tuple[Value, ...]  # state: counts, sums of features, sums of their products
+    phase: Value  # state
+    sample: Value  # input: a class, and 1 or −1
+
+    @property
+    def lasting(self) -> tuple[Value, ...]:
+        """The state that keeps its memory in both phases: the head's, and which phase it is."""
+        return (*(v for v in self.solve.state if v not in self.sums), self.phase)
+
+
+@dataclass(frozen=True, eq=False)
 class Graph:
     """Inputs, constants, nodes in execution order, outputs.
 
@@ -179,6 +199,7 @@ class Graph:
     images or audio become the first input, where that is known. A training step has `roles`, other graphs have none.
     `classes` are the names of what is scored, in order, where they are known; they change nothing that is computed.
     `notes` are sentences on what a file's reader could not take over unchanged; no part of the graph's identity.
+    `one_pass` is what a training step has in addition where it can learn in one pass.
     """
 
     inputs: tuple[Value, ...]
@@ -192,6 +213,7 @@ class Graph:
     roles: Roles | None = None
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    one_pass: OnePass | None = None
 
     @property
     def image(self) -> Value:

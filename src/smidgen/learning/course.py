@@ -153,7 +153,7 @@ class RunPosition:
 class LearningProgress:
     """The steps or tests done so far, their mean loss and the last finished epoch."""
 
-    doing: Literal["testing", "learning"]
+    doing: Literal["testing", "observing", "learning"]
     done: int
     total: int
     epoch: int  # under way, from 1; 0 for the test before learning

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.callbacks import ignore
-from smidgen.data import Data, pixel_encoding
+from smidgen.data import Data, as_input, pixel_encoding
 from smidgen.errors import InputError, SmidgenError
 from smidgen.ir import Array, Graph, roles_of
 from smidgen.learning.checkpoint import (
@@ -22,11 +22,14 @@ from smidgen.learning.checkpoint import (
 )
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.models import learned_graph
+from smidgen.learning.sums import KeptSums
 from smidgen.learning.testing import Tested, check_labels, guess, label_of, measure
 from smidgen.ops.loss import Chance
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device, restart
+from smidgen.training.one_pass import features_fingerprint
 
+ONCE = Course(1, 0.0, augment=None)  # of a run that takes no step
 SAVE_STEPS = 1000  # steps between checkpoints within an epoch
 SATURATED = 0.05  # of the trained weights may come to their limits without a warning
 DIVERGED = 2.0  # times the loss of guessing
@@ -52,6 +55,8 @@ class Learned:
     warnings: tuple[str, ...]
     state: Mapping[str, Array]
     model: Graph
+    taught: Tested | None = None  # after one pass, where there was one
+    sums: KeptSums | None = None  # that the head was made of
 
     @property
     def before(self) -> float:
@@ -69,14 +74,16 @@ class Learned:
         return tested.accuracy
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self.first} before, {self.last} after {len(self.record)} epochs"]
+        once = f"{self.taught} after one pass" if self.taught else ""
+        steps = f"{self.last} after {len(self.record)} epochs" if self.record else ""
+        lines = [f"{self.name}: " + ", ".join(filter(None, (f"{self.first} before", once, steps)))]
         return "\n".join([*lines, *map(str, self.record)])
 
 
 def learn(
     program: Program,
     data: Data,
-    course: Course,
+    course: Course | None = None,
     *,
     checkpoint: Path | None = None,
     resume: Path | None = None,
@@ -85,7 +92,7 @@ def learn(
     stop: Callable[[], object] = ignore,
     threads: int | None = None,
 ) -> Learned:
-    """Run the course on the program's target.
+    """Run the course on the program's target; a program that learns in one pass does so first, or does nothing else.
 
     `checkpoint` is written after every epoch and every `save_steps` steps; `resume` is one to continue from, and
     the run then ends as if it had never stopped. If the course has another number of epochs than that of the
@@ -96,6 +103,9 @@ def learn(
     training = program.training
     if training is None:
         raise InputError(f"{program.graph.name} was compiled without a scheme and does not learn; give one")
+    if course is None and program.graph.one_pass is None:
+        raise InputError(f"{program.graph.name} learns by steps; give a course, or compile it with one_pass=True")
+    course, epochs = (ONCE, 0) if course is None else (course, course.epochs)
     course.check()
     check_labels(program.graph, data)
     check_course(course, data)
@@ -108,13 +118,16 @@ def learn(
     with program.start() as device:
         run = _Run(device, data, fresh, checkpoint, on_progress, save_steps, stop, threads)
         run.start(found)
-        while run.position.epoch < course.epochs:
+        taught = run.teach() if program.graph.one_pass and found is None else None
+        while run.position.epoch < epochs:
             run.epoch()
-        run.finish()
+        if epochs:
+            run.finish()
         position, state = run.position, device.state()
-    warnings = _warnings(position, course, guess(program.graph, data.train), len(data.train))
+    warnings = _warnings(position, course, guess(program.graph, data.train), len(data.train)) if epochs else ()
     model, tests = learned_graph(training, state), position.tests
-    return Learned(program.graph.name, tests[0], tests[-1], position.record, warnings, state, model)
+    last = tests[-1] if epochs or taught is None else taught
+    return Learned(program.graph.name, tests[0], last, position.record, warnings, state, model, taught, run.sums)
 
 
 class _Run:
@@ -134,6 +147,7 @@ class _Run:
         self.device, self.data, self.fresh, self.path = device, data, fresh, path
         self.on_progress, self.save_steps, self.stop, self.threads = on_progress, save_steps, stop, threads
         self.course, self.position = fresh.course, fresh.position
+        self.sums: KeptSums | None = None
 
     def start(self, found: Checkpoint | None) -> None:
         """Start from the beginning, or from a checkpoint."""
@@ -144,6 +158,19 @@ class _Run:
             share = saturation(self.device.graph, self.device.state())
             tested = self.test(0)
             self.position = replace(self.position, before=tested.accuracy, error=tested.error, saturated=share)
+
+    def teach(self) -> Tested:
+        """Observe every training sample once, make the head of the sums, and test it."""
+        train, graph = self.data.train, self.device.graph
+        encoding = pixel_encoding(graph)
+        for index, (image, label) in enumerate(zip(train.images, train.labels, strict=True)):
+            self.device.observe(as_input(image, encoding), label)
+            self.on_progress(LearningProgress("observing", index + 1, len(train), 0, None, None))
+            if self.stop():
+                raise KeyboardInterrupt
+        self.device.solve()
+        self.sums = KeptSums(self.device.sums(), features_fingerprint(graph), graph.classes)
+        return self.test(0)
 
     def epoch(self) -> None:
         """Run the remaining steps of the epoch, the test after it, and write its checkpoint."""
@@ -239,7 +266,8 @@ def not_finite(state: Mapping[str, Array]) -> str | None:
 def saturation(graph: Graph, state: Mapping[str, Array]) -> float:
     """Return the share of the trained int8 weights that are at their limits, ±127."""
     variables = graph.variables
-    weights = [state[v.name] for v in graph.updates if v.type.dtype == "int8" and v not in variables]
+    learned = (v for v in graph.updates if v.type.dtype == "int8" and v not in variables)
+    weights = [state[v.name] for v in learned if v.name in state]  # while samples are observed, nothing else learns
     at_limit = sum(int((np.abs(w.astype(np.int16)) >= LIMIT).sum()) for w in weights)
     return at_limit / max(sum(w.size for w in weights), 1)
 

@@ -20,7 +20,16 @@ from smidgen.link.frames import BAUD, BoardFailed, Command, LinkError, ProcessSt
 from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics, Timing
 from smidgen.memory import Plan, state_bytes
 from smidgen.pipeline import Program
-from smidgen.targets.device import Device, Target, check_step, read_state, state_block, tensor
+from smidgen.targets.device import (
+    Device,
+    Target,
+    check_code,
+    check_step,
+    one_pass_of,
+    read_state,
+    state_block,
+    tensor,
+)
 
 REMEMBERED = 1000  # steps that are kept to be done again, at most: then a copy of the state is taken instead
 RESTARTS = 5  # in a row, after which a board is given up
@@ -30,12 +39,14 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class _Action:
-    """An action that changed a board: a step, or without a rate an image of a stream that was run."""
+    """An action that changed a board: a step, a sample observed, or an image of a stream that was run."""
 
     image: bytes
     label: bytes = b""
     rate: float | None = None
-    gave: float = 0.0  # the loss, or the class
+    gave: float = 0.0  # the loss, the class, or the code of what works on sums
+    sample: tuple[int, int] | None = None  # that is observed: its class, and 1, or −1 to take it out
+    solves: bool = False  # for a head, without an image
 
 
 class LinkedDevice(Device):
@@ -78,6 +89,20 @@ class LinkedDevice(Device):
         self._shown = None
         self._note(replace(step, gave=loss))
         return loss
+
+    def count(self, image: Array, label: int, sign: int) -> None:
+        one_pass_of(self.graph)
+        self._on_sums(_Action(self._image((image,)), sample=(label, sign)))
+
+    def solve(self) -> None:
+        one_pass_of(self.graph)
+        self._on_sums(_Action(b"", solves=True))
+
+    def _on_sums(self, step: _Action) -> None:
+        code = int(self._surviving(lambda: self._do(step)))
+        self._shown = None
+        check_code(self.graph, code)
+        self._note(step)
 
     def audio_features(self, samples: Array) -> Array:
         """Raise InputError: a link hands over what a network reads, and no sound."""
@@ -201,9 +226,14 @@ class LinkedDevice(Device):
         return np.ascontiguousarray(arrays[0]).tobytes()
 
     def _do(self, step: _Action) -> float:
+        if step.solves:
+            return float(self.line.read(CODE, Command.SOLVE, self.line.ask(Command.SOLVE))[0])
         if step.label:
             self.line.put(Command.LABEL, step.label)
         (best,) = self.line.read(CODE, Command.ROWS, self.line.put(Command.ROWS, step.image))
+        if step.sample is not None:
+            asked = self.line.ask(Command.OBSERVE, struct.pack("<ii", *step.sample))
+            return float(self.line.read(CODE, Command.OBSERVE, asked)[0])
         if step.rate is None:
             return float(best)
         (loss,) = self.line.read(LOSS, Command.TRAIN, self.line.ask(Command.TRAIN, LOSS.pack(step.rate)))

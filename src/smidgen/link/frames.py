@@ -158,6 +158,8 @@ class Command(IntEnum):
     ADOPT = 12
     REPLAY = 13
     RESET = 14
+    OBSERVE = 15
+    SOLVE = 16
 
 
 class Status(IntEnum):

@@ -120,15 +120,39 @@ def most(buffers: Iterable[Buffer]) -> int:
 
 
 def state_offsets(graph: Graph) -> dict[Value, int]:
-    """Return the offset of each state value in the block of state: in order, aligned to its own elements or better."""
+    """Return the offset of each state value in the block of state: in order, aligned to its own elements or better.
+
+    Sums of one pass end where the step's state ends that they share memory with; behind both lies what lasts.
+    """
+    if graph.one_pass is None:
+        return _in_order(graph.state, 0)
+    lasting, sums = graph.one_pass.lasting, graph.one_pass.sums
+    steps = [v for v in graph.state if v not in lasting and v not in sums]
+    shared_end = max(_bytes(steps), _bytes(sums))
+    return {
+        **_in_order(steps, 0),
+        **_in_order(sums, shared_end - _bytes(sums)),
+        **_in_order(lasting, shared_end),
+    }
+
+
+def _in_order(values: Iterable[Value], at: int) -> dict[Value, int]:
     offsets: dict[Value, int] = {}
-    at = 0
-    for value in graph.state:
+    for value in values:
         offsets[value] = at
         at += padded(value.type.bytes)
     return offsets
 
 
+def _bytes(values: Iterable[Value]) -> int:
+    return sum(padded(value.type.bytes) for value in values)
+
+
 def state_bytes(graph: Graph) -> int:
     """Return the bytes of the block of state."""
-    return sum(padded(value.type.bytes) for value in graph.state)
+    return max((at + padded(value.type.bytes) for value, at in state_offsets(graph).items()), default=0)
+
+
+def unused_state(graph: Graph) -> int:
+    """Return the bytes at the beginning of the block of state that nothing uses while samples are observed."""
+    return 0 if graph.one_pass is None else state_offsets(graph)[graph.one_pass.sums[0]]

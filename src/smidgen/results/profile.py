@@ -288,7 +288,7 @@ def flash_parts(program: Program, image: Image) -> tuple[FlashPart, ...]:
 def _weights(program: Program) -> set[str]:
     """Return the symbols that hold int8 constants."""
     graph, prefix = program.graph, program.sources.prefix
-    names = identifiers(graph)
+    names = identifiers((*graph.inputs, *graph.constants, *graph.state), graph.nodes)
     values = (*graph.constants, *graph.state)
     return {f"{prefix}_const_{names[v]}" for v in values if v.type.dtype == "int8" and len(v.type.shape) > 1}
 

@@ -171,6 +171,24 @@ class TrainingSummary:
         return "\n".join([*lines, f"written to {', '.join(self.files)}", f"report in {self.report}"])
 
 
+@dataclass(frozen=True)
+class SumsSummary:
+    """A model whose head was made of sums over samples, and the files it was written to."""
+
+    model: str
+    classes: tuple[str, ...]
+    samples: tuple[int, ...]  # of each class
+    digest: str  # of the sums
+    files: tuple[str, ...]
+    accuracy: float | None = None  # of the test samples, where there are some
+
+    def __str__(self) -> str:
+        seen = sum(count > 0 for count in self.samples)
+        tested = f", {Tested(self.accuracy)}" if self.accuracy is not None else ""
+        made = f"{self.model}: a head of {sum(self.samples):,} samples of {seen} classes{tested}"
+        return f"{made}\nsums {self.digest[:16]}, written to {', '.join(self.files)}"
+
+
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 40  # of a curve
 

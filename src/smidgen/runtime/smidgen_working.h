@@ -5,6 +5,7 @@
 #ifndef SMIDGEN_WORKING_MEMORY_H
 #define SMIDGEN_WORKING_MEMORY_H
 
+#include "smidgen_sums.h"
 #include "smidgen_training.h"
 
 /* What a plan knows of a call in addition to its kernel's parameters. */

@@ -13,8 +13,11 @@ import numpy as np
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ir.graph import OnePass
 from smidgen.ir.log_mel import LogMel
 from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.numerics import one_pass
+from smidgen.numerics.one_pass import Sums
 from smidgen.ops.losses import loss_of
 from smidgen.ops.rules import check_rate
 from smidgen.runtime import working_memory
@@ -49,6 +52,46 @@ class Device(Protocol):
     def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
         """Take one step on a latent, which learns what a step on its image would; the loss before it."""
         raise InputError(f"this device takes no latents of {self.graph.name}; take host, or an emulated board")
+
+    def observe(self, image: Array, label: int) -> None:
+        """Add a sample to the sums of a program that learns in one pass."""
+        self.count(image, label, 1)
+
+    def forget(self, image: Array, label: int) -> None:
+        """Take a sample out of the sums again."""
+        self.count(image, label, -1)
+
+    def count(self, image: Array, label: int, sign: int) -> None:
+        """Add a sample to the sums (1), or take it out (−1); InputError where that is refused."""
+        raise InputError(f"this device does not observe samples of {self.graph.name}; take host, or an emulated board")
+
+    def solve(self) -> None:
+        """Make the head of the sums; InputError where there are none."""
+        raise InputError(
+            f"this device does not solve for the head of {self.graph.name}; take host, or an emulated board"
+        )
+
+    def collect(self) -> None:
+        """Begin again with the frozen network and empty sums; the head stays."""
+        first = {v.name: self.graph.state[v] for v in collected(self.graph)}
+        self.restore({**first, **{v.name: self.state()[v.name] for v in one_pass_of(self.graph).lasting[:-1]}})
+
+    def sums(self) -> Sums:
+        """Return the sums; InputError where steps were made since, and they are gone."""
+        return sums_in(self.graph, self.state())
+
+    def merge(self, sums: Sums, sign: int = 1) -> None:
+        """Add the sums of another device, or take them out (−1)."""
+        check_sums(self.graph, sums)
+        code, after = one_pass.merge(self.sums(), sums, sign)
+        check_code(self.graph, code)
+        self.restore(with_sums(self.graph, self.state(), after))
+
+    def forget_class(self, label: int) -> None:
+        """Take a class out of the sums by its number; its samples' spread stays in what all classes share."""
+        code, after = one_pass.forget_class(self.sums(), label)
+        check_code(self.graph, code)
+        self.restore(with_sums(self.graph, self.state(), after))
 
     def audio_features(self, samples: Array) -> Array:
         """Return the input that the program's own front end makes of int16 audio samples that follow silence."""
@@ -127,6 +170,58 @@ def check_latent(graph: Graph, sizes: tuple[int, ...], latent: bytes | None = No
         raise InputError(f"a latent of {graph.name} has {sum(sizes):,} bytes, given were {len(latent):,}")
 
 
+CODES = {
+    one_pass.NO_CLASS: "the label is none of the classes that there is room for",
+    one_pass.FULL: f"with it there would be more than {one_pass.MOST_SAMPLES:,} samples, and sums might overflow",
+    one_pass.FEWER: "what is to be forgotten is not in the sums",
+    one_pass.EMPTY: "no sample was observed yet",
+    one_pass.UNSOUND: "no samples give such sums: they are damaged",
+    one_pass.GONE: "steps were made since, and the sums are gone; begin again with collect()",
+}
+
+
+def check_code(graph: Graph, code: int) -> None:
+    """Raise InputError with the reason for which an operation on sums was refused."""
+    if code:
+        raise InputError(f"{graph.name}: {CODES.get(code, f'code {code}')}; nothing has changed")
+
+
+def one_pass_of(graph: Graph) -> OnePass:
+    """Return what a program has to learn in one pass; InputError where it has nothing."""
+    if graph.one_pass is None:
+        raise InputError(f"{graph.name} was compiled without one pass; give compile() one_pass=True, or --one-pass")
+    return graph.one_pass
+
+
+def collected(graph: Graph) -> tuple[Value, ...]:
+    """Return the state of a program while samples are observed: the sums, and what lasts."""
+    parts = one_pass_of(graph)
+    return (*parts.sums, *parts.lasting)
+
+
+def sums_in(graph: Graph, state: Mapping[str, Array]) -> Sums:
+    """Return the sums in a program's state; InputError where steps took their place."""
+    parts = one_pass_of(graph)
+    if parts.sums[0].name not in state:
+        check_code(graph, one_pass.GONE)
+    return Sums(*(held(state, v, graph.name) for v in parts.sums))
+
+
+def with_sums(graph: Graph, state: Mapping[str, Array], sums: Sums) -> dict[str, Array]:
+    """Return a state with other sums."""
+    arrays = zip(one_pass_of(graph).sums, (sums.n, sums.m, sums.g), strict=True)
+    return {**state, **{v.name: array for v, array in arrays}}
+
+
+def check_sums(graph: Graph, sums: Sums) -> None:
+    """Raise InputError unless sums have as many classes and features as a program."""
+    if sums.m.shape != (wanted := one_pass_of(graph).sums[1].type.shape):
+        raise InputError(
+            f"{graph.name} has sums of {wanted[0]} classes by {wanted[1]} features, given are {sums.m.shape[0]} by "
+            f"{sums.m.shape[1]}"
+        )
+
+
 def restart(device: Device) -> None:
     """Put the variables of a streaming network back to what they begin with; what was learned stays."""
     first = {v.name: device.graph.state[v] for v in device.graph.variables}
@@ -162,24 +257,35 @@ def tensor(value: Value, data: bytes, at: int = 0) -> Array:
 
 
 def read_state(graph: Graph, block: bytes) -> dict[str, Array]:
-    """Return the state in a program's block, by name."""
-    return {v.name: tensor(v, block, at) for v, at in state_offsets(graph).items()}
+    """Return the state in a program's block, by name; of one that learns in one pass, that of its phase."""
+    places = state_offsets(graph)
+    phase = graph.one_pass and int(tensor(graph.one_pass.phase, block, places[graph.one_pass.phase])[0])
+    return {v.name: tensor(v, block, at) for v, at in places.items() if v in _of_phase(graph, bool(phase))}
+
+
+def _of_phase(graph: Graph, collecting: bool) -> tuple[Value, ...]:
+    """Return the state that there is in a phase, which is all of it where there is but one."""
+    if graph.one_pass is None:
+        return tuple(graph.state)
+    return collected(graph) if collecting else tuple(v for v in graph.state if v not in graph.one_pass.sums)
 
 
 def state_block(graph: Graph, state: Mapping[str, Array]) -> bytes:
     """Return a state as a program's block; InputError unless it is one of the graph."""
     check_state(graph, state)
     block: Array = np.zeros(state_bytes(graph), np.uint8)
-    for v, at in state_offsets(graph).items():
+    for v, at in ((v, at) for v, at in state_offsets(graph).items() if v.name in state):
         block[at : at + v.type.bytes] = np.ascontiguousarray(state[v.name]).reshape(-1).view(np.uint8)
     return block.tobytes()
 
 
 def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
-    """Raise InputError unless this is a state of the graph."""
-    for v in graph.state:
+    """Raise InputError unless this is a state of the graph, or of one of its phases."""
+    phase = state.get(graph.one_pass.phase.name) if graph.one_pass else None
+    values = _of_phase(graph, phase is not None and bool(phase.any()))
+    for v in values:
         held(state, v, graph.name)
-    if extra := set(state) - {v.name for v in graph.state}:
+    if extra := set(state) - {v.name for v in values}:
         raise InputError(
             f"the given state holds %{min(extra)}, which {graph.name} does not have: it belongs to another program"
         )

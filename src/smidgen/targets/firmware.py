@@ -25,7 +25,7 @@ from smidgen.codegen import (
 from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
-from smidgen.memory import Plan, Sram
+from smidgen.memory import Plan, Sram, state_bytes
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board
@@ -34,8 +34,10 @@ from smidgen.targets.device import (
     Device,
     Target,
     check_audio,
+    check_code,
     check_latent,
     check_step,
+    one_pass_of,
     read_state,
     state_block,
     tensor,
@@ -50,7 +52,9 @@ SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
 # Static data other than arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program
 # of the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/internals/chip.md).
 OVERHEAD = 2304
-ENTRIES = ("run", "predict", "train", "learn", "error", "audio_push", "front", "replay")  # that a host calls
+ENTRIES = (  # that a host calls
+    "run", "predict", "train", "learn", "error", "audio_push", "front", "replay", "observe", "forget", "solve",
+)  # fmt: skip
 AUDIO_CHUNK = 160  # samples that a request hands over at most, as serve.c has room for
 STATIC = 64  # of these at most static data; the rest is stack
 LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation, far above any step
@@ -89,7 +93,7 @@ class BoardTarget(Target):
         largest = f" ({at_peak[0].name}, {at_peak[0].bytes:,}, is the largest at its peak)" if at_peak else ""
         parts = f"arena {layout.peak:,}{largest}, state {sources.state_bytes:,}, stack {board.stack:,}"
         parts += f", sound {sources.audio_bytes:,}" if sources.audio_bytes else ""
-        needed = layout.peak + sources.state_bytes + board.stack + sources.audio_bytes
+        needed = max(layout.peak, sources.arena_bytes) + sources.state_bytes + board.stack + sources.audio_bytes
         _fit(graph, sources, board, "SRAM", needed, parts)
         _fit(graph, sources, board, "flash", sources.constant_bytes, f"constants {sources.constant_bytes:,}")
 
@@ -233,6 +237,15 @@ class BoardDevice(Device):
         check_latent(self.graph, self._latent, latent)
         return _loss(self._ask(self._step(b"y", label, learning_rate) + latent))
 
+    def count(self, image: Array, label: int, sign: int) -> None:
+        one_pass_of(self.graph)
+        asked = b"w" + struct.pack("<ii", label, sign) + self._bytes(self.graph.prediction_inputs, (image,))
+        check_code(self.graph, struct.unpack("<i", self._ask(asked))[0])
+
+    def solve(self) -> None:
+        one_pass_of(self.graph)
+        check_code(self.graph, struct.unpack("<i", self._ask(b"z"))[0])
+
     def audio_features(self, samples: Array) -> Array:
         """As every device does; `front_end_instructions` then holds the instructions that it took."""
         check_audio(self.graph, samples)
@@ -262,6 +275,8 @@ class BoardDevice(Device):
         """Return the bytes in use, the stack at its deepest since reset."""
         image = self.image
         arena, state = (sum(s.bytes for s in image.symbols if s.name == name and not s.is_code) for name in BLOCKS)
+        if self.graph.one_pass is not None:  # its state lies behind its arena, as one block
+            arena, state = arena - state_bytes(self.graph), state_bytes(self.graph)
         other, stack = image.static_bytes - arena - state, self._running().peak_stack() or self._stack_bound
         return Sram(arena, state, other, stack, self._stack_bound)
 

@@ -18,12 +18,16 @@ from smidgen.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, state_bytes
+from smidgen.numerics.one_pass import Sums
 from smidgen.targets.device import (
     Device,
     Target,
     check_audio,
+    check_code,
     check_latent,
     check_step,
+    check_sums,
+    one_pass_of,
     read_state,
     state_block,
     tensor,
@@ -116,6 +120,25 @@ class HostDevice(Device):
         for part in self._latent:
             part[:], rest = rest[: part.size], rest[part.size :]
         return _step(replay, given, learning_rate)
+
+    def count(self, image: Array, label: int, sign: int) -> None:
+        one_pass_of(self.graph)
+        self.predict(image)
+        check_code(self.graph, self._function("observe" if sign > 0 else "forget")(ctypes.c_int(label)))
+
+    def solve(self) -> None:
+        one_pass_of(self.graph)
+        check_code(self.graph, self._function("solve")())
+
+    def merge(self, sums: Sums, sign: int = 1) -> None:
+        check_sums(self.graph, sums)
+        other = np.concatenate([part.reshape(-1) for part in (sums.n, sums.m, sums.g)]).astype(np.int32)
+        merge = self._function("merge" if sign > 0 else "forget_sums")
+        check_code(self.graph, merge(ctypes.c_void_p(other.ctypes.data)))
+
+    def forget_class(self, label: int) -> None:
+        one_pass_of(self.graph)
+        check_code(self.graph, self._function("forget_class")(ctypes.c_int(label)))
 
     def audio_features(self, samples: Array) -> Array:
         sent, type_ = np.ascontiguousarray(samples), self.graph.image.type

@@ -120,7 +120,7 @@ def begin_head(
         return _kept(g, graph, ending, features, head, qas)
     if head.per_cell:
         return _new_int8(g, Conv2D(), features, ending, head.outputs, seed, qas)
-    flat = _flat(g, features)
+    flat = flat_features(g, features)
     if head.dtype == "int8":
         return _new_int8(g, Dense(), flat, ending, head.outputs, seed, qas)
     init = first_head(head.outputs, flat.type.shape[1], seed)
@@ -152,7 +152,7 @@ def _kept(
     if not all(v in graph.constants for v in ending.layer.ins[1:]):
         raise InputError(f"the weights of {graph.name}'s last layer are computed, not stored; begin with a new head")
     if head.dtype == "float32":
-        return _float(g, _flat(g, features), *head_numbers(graph, ending)), ()
+        return _float(g, flat_features(g, features), *head_numbers(graph, ending)), ()
     weights = learning_weights(g, graph, ending.layer, qas, WEIGHTS), learning_bias(g, graph, ending.layer, qas, BIAS)
     values = {ending.layer.ins[0]: features, **dict(zip(ending.layer.ins[1:], (w.value for w in weights), strict=True))}
     y = _again(g, ending.layer, values)
@@ -223,10 +223,10 @@ def _unit(ending: Ending) -> float:
     return max(old.scale if old.q else 0.0, 2.0**-4)
 
 
-def _flat(g: Builder, features: Value) -> Value:
+def flat_features(g: Builder, features: Value, prefix: str = "") -> Value:
     """Emit features as [1, channels]: of a map the mean, of a single pixel or a longer tensor all elements."""
     shape = features.type.shape
     if len(shape) == 4 and shape[1] * shape[2] > 1:
-        return g.emit(Mean(), features, q=features.type.q, name="pooled")
+        return g.emit(Mean(), features, q=features.type.q, name=f"{prefix}pooled")
     flat = (1, features.type.size)
-    return features if shape == flat else g.emit(Reshape(flat), features, name="flat")
+    return features if shape == flat else g.emit(Reshape(flat), features, name=f"{prefix}flat")

@@ -52,3 +52,6 @@ SMG_WORKING(smg_dense_weight_step) { return 4 * (int64_t)p->inner; }
 SMG_WORKING(smg_bias_sum_step) { return 4 * (int64_t)p->c; }
 
 SMG_WORKING(smg_difference_sum_step) { return 4 * (int64_t)p->c; }
+
+/* A triangle of numbers, and three vectors. */
+SMG_WORKING(smg_solve_f32) { return 4 * ((int64_t)p->d * (p->d + 1) / 2 + 3 * (int64_t)p->d); }

@@ -27,7 +27,7 @@ enum {
 enum {
     SMG_LINK_HELLO = 1, SMG_LINK_ROWS, SMG_LINK_LABEL, SMG_LINK_TRAIN, SMG_LINK_PREDICT, SMG_LINK_OUTPUT,
     SMG_LINK_STATISTICS, SMG_LINK_SAVE, SMG_LINK_LOAD, SMG_LINK_READ, SMG_LINK_WRITE, SMG_LINK_ADOPT,
-    SMG_LINK_REPLAY, SMG_LINK_RESET
+    SMG_LINK_REPLAY, SMG_LINK_RESET, SMG_LINK_OBSERVE, SMG_LINK_SOLVE
 };
 
 /* How it went: done; the frame is damaged; no such session, as after a reset; a number that does not follow; not in
