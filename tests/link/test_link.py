@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -313,6 +314,23 @@ def test_a_load_that_fails_leaves_what_was_learned(emulated: tuple[Program, Emul
         ):
             device.load()
         assert same(device.state(), after)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a limit on files that a program writes is POSIX's")
+def test_an_example_that_dies_while_it_saves_leaves_the_last_save(
+    example: Path, streamed: bool, tmp_path: Path
+) -> None:
+    program, kept = learner(streamed=streamed), tmp_path / "kept"
+    image, label = samples(program.graph, 1)[0]
+    with connect(f"exec:{example} link {kept}", program) as device:
+        device.train(image, label, RATE)
+        device.save()
+    before = kept.read_bytes()
+    with connect(f"exec:sh -c 'ulimit -f 0; exec {example} link {kept}'", program) as device:
+        device.train(image, label, RATE)
+        with pytest.raises(LinkError):
+            device.save()
+    assert kept.read_bytes() == before
 
 
 def test_a_board_with_another_program_is_refused_by_its_fingerprint(example: Path, tmp_path: Path) -> None:

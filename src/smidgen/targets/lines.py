@@ -123,7 +123,7 @@ class EmulatedStream:
         self.flash.close()
 
     def _exchange(self, data: bytes, limit: int) -> bytes:
-        """Hand over bytes; what the board answers is told once its flash is safe."""
+        """Hand over bytes; return the answer of the board once its flash is safe."""
         answer = self.board.exchange(data, limit)
         self.flash.sync()
         return answer
