@@ -21,7 +21,9 @@ CORES = ("cortex-m0plus", "cortex-m4", "cortex-m7", "cortex-m55", "riscv32")
 @pytest.mark.parametrize("scheme", [None, "last:2"])
 @pytest.mark.parametrize("board", CORES)
 def test_each_core_observes_solves_and_steps_as_numpy_does(board: str, scheme: str | None, cache: Path) -> None:
-    program = compile(inverted_residual(0), scheme, find_board(board), options=Options(CLASSES), one_pass=True)
+    program = compile(
+        inverted_residual(0), scheme, find_board(board), options=Options(CLASSES), streamed_input=True, one_pass=True
+    )
     reference = Reference(program.graph)
     with program.start() as device:
         for image, label in images(6):
