@@ -35,8 +35,8 @@ INNER = """
 ## Inside
 
 What the program's own C calls, and you need not: `smidgen.h`, `smidgen_training.h` and `smidgen_sums.h` (the kernels),
-`smidgen_state.h` (how state begins), `smidgen_audio.h` (sound to features, [audio.md](internals/audio.md)) and `smidgen_link.h`
-(frames over a byte stream, [device.md](device.md)). Their comments say what each function
+`smidgen_state.h` (how state begins), `smidgen_audio.h` (sound to features, [audio.md](internals/audio.md)) and
+`smidgen_link.h` (frames over a byte stream, [device.md](device.md)). Their comments say what each function
 computes; [numerics.md](internals/numerics.md) has the exact arithmetic.
 """
 
