@@ -34,9 +34,9 @@ numbers in the text are those of the small programs.
 INNER = """
 ## Inside
 
-What the program's own C calls, and you need not: `smidgen.h` and `smidgen_training.h` (the kernels), `smidgen_state.h`
-(how state begins), `smidgen_audio.h` (sound to features, [audio.md](internals/audio.md)) and `smidgen_link.h`
-(frames over a byte stream, [device.md](device.md)). Their comments say what each function
+What the program's own C calls, and you need not: `smidgen.h`, `smidgen_training.h` and `smidgen_sums.h` (the kernels),
+`smidgen_state.h` (how state begins), `smidgen_audio.h` (sound to features, [audio.md](internals/audio.md)) and
+`smidgen_link.h` (frames over a byte stream, [device.md](device.md)). Their comments say what each function
 computes; [numerics.md](internals/numerics.md) has the exact arithmetic.
 """
 
@@ -100,6 +100,7 @@ def programs() -> dict[str, Program]:
             net, "last:2", options=Options(2, loss="mse")
         ),
         "Programs that replay (`--replay`)": compile(net, "last:2", options=options, replay="64KB"),
+        "Programs that learn in one pass (`--one-pass`)": compile(net, "last:2", options=options, one_pass=True),
         "Programs with an audio front end": compile(listener()),
         "Programs that go on from run to run": compile(streaming_network()),
     }

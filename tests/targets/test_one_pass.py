@@ -29,9 +29,11 @@ def images(count: int, seed: int = 0) -> list[tuple[Array, int]]:
     return [(np.clip(bases[c] + noise[i], -128, 127).astype(np.int8), int(c)) for i, c in enumerate(labels)]
 
 
-@pytest.fixture(scope="module", params=[None, "last:2"])
+@pytest.fixture(scope="module", params=[(None, False), ("last:2", False), ("last:2", True)])
 def program(request: pytest.FixtureRequest, host: Host) -> Program:
-    return compile(inverted_residual(0), request.param, host, options=Options(CLASSES), one_pass=True)
+    scheme, streamed = request.param
+    options = Options(CLASSES)
+    return compile(inverted_residual(0), scheme, host, options=options, streamed_input=streamed, one_pass=True)
 
 
 def same(a: Mapping[str, Array], b: Mapping[str, Array]) -> bool:

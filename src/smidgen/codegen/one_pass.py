@@ -42,7 +42,7 @@ def joined(graph: Graph, plan: Plan, schedule: Schedule, phases: Phases | None) 
         (*graph.nodes, *collect.graph.nodes, *parts.solve.nodes),
         {**graph.constants, **collect.graph.constants},
         whole, replace(schedule, groups=groups), phases.arena_bytes,
-        (parts.sample,), frozen_constants(graph),
+        collect.graph.inputs, frozen_constants(graph),
         {view: source for view, source in views.items() if source in collect.graph.constants},
     )  # fmt: skip
 

@@ -260,7 +260,8 @@ class Writer:
         yield f"    for (int32_t i = 0; i < {len(group.order)}; i++) switch ({order}[i]) {{\n"
         if -1 in group.order:
             at = f"{row}[{group.end - group.first}]"
-            place = self._row(self.graph.image, at)
+            parts = self.graph.one_pass if group.first >= len(self.graph.nodes) else None
+            place = self._row(parts.collect.image if parts else self.graph.image, at)
             image = order_table(group).max()  # behind every node's number
             yield f"        case {image}: source(source_context, {place}, {at}); {at}++; break;\n"
         for i, node in enumerate(self.nodes[group.first : group.end]):

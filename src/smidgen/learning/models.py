@@ -128,8 +128,7 @@ def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
     g = Builder(forward.name, forward.preprocessing, forward.classes)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in forward.inputs}
     variables = forward.variables
-    first = {v.name: data for v, data in forward.state.items()}  # for what no step has changed yet: one pass did all
-    learned = {v: held({**first, **state}, v, forward.name).copy() for v in forward.state if v not in variables}
+    learned = {v: held(state, v, forward.name).copy() for v in forward.state if v not in variables}
     known = {**forward.constants, **learned}
     for v, data in known.items():
         values[v] = g.constant(v.name, data, v.type.q)

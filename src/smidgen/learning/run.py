@@ -125,7 +125,8 @@ def learn(
             run.finish()
         position, state = run.position, device.state()
     warnings = _warnings(position, course, guess(program.graph, data.train), len(data.train)) if epochs else ()
-    model, tests = learned_graph(training, state), position.tests
+    frozen = {} if epochs else {v.name: data for v, data in training.forward.state.items()}  # no step changed these
+    model, tests = learned_graph(training, {**frozen, **state}), position.tests
     last = tests[-1] if epochs or taught is None else taught
     return Learned(program.graph.name, tests[0], last, position.record, warnings, state, model, taught, run.sums)
 

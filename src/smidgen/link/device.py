@@ -302,6 +302,12 @@ class LentDevice(Device):
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
         return self._device.train(image, label, learning_rate)
 
+    def count(self, image: Array, label: int, sign: int) -> None:
+        self._device.count(image, label, sign)
+
+    def solve(self) -> None:
+        self._device.solve()
+
     def audio_features(self, samples: Array) -> Array:
         return self._device.audio_features(samples)
 

@@ -6,8 +6,9 @@ arena and, behind it, what is free of the state while samples are observed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from smidgen.errors import PlanError
 from smidgen.ir import Graph, Value, memory_read, virtual_sources
@@ -36,7 +37,8 @@ def lay_out_phases(graph: Graph, step: PlannedSchedule, collect: PlannedSchedule
     places, needed = step.plan.values(), buffers(collect.graph, collect.schedule, working=working)
     pairs = ((collect.graph.image, graph.image), (collect.graph.outputs[0], graph.scores))
     held = {own: places[other] for own, other in pairs if collect.schedule.rows(own) is None}
-    beside = PlannedSchedule(collect.graph, collect.schedule, _place(apart(needed), held))
+    plans = [_place(apart(needed), held), *_moved(collect, held, working)]
+    beside = replace(collect, plan=min(plans, key=lambda plan: plan.peak))
     solve = packed(buffers(one_pass.solve, working=working))
     most = max(step.peak, beside.peak, solve.peak - unused_state(graph))
     return Phases(beside, solve, -(-most // ALIGNED) * ALIGNED)
@@ -45,6 +47,15 @@ def lay_out_phases(graph: Graph, step: PlannedSchedule, collect: PlannedSchedule
 def _parts(graph: Graph) -> OnePass:
     assert graph.one_pass is not None
     return graph.one_pass
+
+
+def _moved(collect: PlannedSchedule, held: Mapping[Value, int], working: Working) -> Iterator[Plan]:
+    """Yield the frozen network's own plan with those that are held elsewhere moved there, where the run allows it."""
+    pairs = collect.plan.placed
+    offsets = tuple(next((held[v] for v in b.values if v in held), offset) for b, offset in pairs)
+    with suppress(PlanError):
+        check(collect.graph, plan := replace(collect.plan, offsets=offsets), collect.schedule, working=working)
+        yield plan
 
 
 def _place(needed: tuple[Buffer, ...], held: Mapping[Value, int]) -> Plan:

@@ -58,7 +58,7 @@ def _collect(model: Graph, step: Graph) -> tuple[Graph, Value]:
     """The frozen network to its logits, and a sample's way into the sums."""
     ending, image = ending_of(model), step.image
     g = Builder(model.name, model.preprocessing)
-    values: dict[Value, Value] = {model.image: g.input(image.name, image.type)}
+    values: dict[Value, Value] = {model.image: g.input(f"{FROZEN}{image.name}", image.type)}
     for node in needed(model, ending.features):
         for value in node.ins:
             if value in model.constants and value not in values:
