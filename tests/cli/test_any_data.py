@@ -28,6 +28,7 @@ from tests.support.motions import (
     write_rows,
     write_speeds,
 )
+from tests.support.tiers import first
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # of PyTorch's exporter
@@ -63,7 +64,7 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "work"
 
 
-@pytest.mark.parametrize("model", ["net.onnx", "net.tflite"])
+@pytest.mark.parametrize("model", first("net.tflite", "net.onnx"))
 def test_a_float_network_is_quantized_with_a_table_and_learns_equal_bytes_on_a_board(folder: Path, model: str) -> None:
     report = json.loads(invoke("quantize", model, "--data", "rows.csv", "-o", "motions.smg", "--json"))
     assert report["pixels"] is None
@@ -77,9 +78,9 @@ def test_a_float_network_is_quantized_with_a_table_and_learns_equal_bytes_on_a_b
     assert here["classes"] == list(MOTIONS)
     assert here["accuracy"] >= max(0.8, here["before"] + 0.1)
     assert board["accuracy"] == here["accuracy"]
-    for first, second in zip(here["files"], board["files"], strict=True):
-        assert first != second
-        assert Path(first).read_bytes() == Path(second).read_bytes()
+    for one, other in zip(here["files"], board["files"], strict=True):
+        assert one != other
+        assert Path(one).read_bytes() == Path(other).read_bytes()
 
 
 def test_the_same_samples_give_the_same_model_wherever_they_lie(folder: Path) -> None:

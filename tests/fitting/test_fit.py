@@ -250,6 +250,7 @@ def test_given_contributions_are_taken_and_must_fit(tmp_path: Path) -> None:
         fit(graph, DATA, tmp_path / "b", budget="48KB", epochs=1, contributions=other)
 
 
+@pytest.mark.slow
 def test_contributions_are_measured_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis, "QUICK_STEPS", 500)
     found = fit(small_network(), DATA, tmp_path / "out", budget="20KB", epochs=1, analysis="quick")

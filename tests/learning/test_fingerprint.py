@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from smidgen.compiler import find_compiler
 from smidgen.ir import Graph
@@ -90,6 +91,7 @@ def write(folder: Path, graph: Graph) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_load_that_fails_in_any_way_leaves_the_program_as_after_init(tmp_path: Path) -> None:
     compiler, alike = find_compiler(), ("channels", "frozen weights", "QAS")
     folders = [write(tmp_path / str(i), g) for i, g in enumerate((step(backbone()), *(others()[n] for n in alike)))]

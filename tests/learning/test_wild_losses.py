@@ -33,6 +33,7 @@ def task_of(name: str) -> LossTask:
     return TASKS[name](SHARED / "models", SHARED / "data")
 
 
+@pytest.mark.slow
 @tasks
 def test_a_board_takes_the_same_steps_as_the_host(name: str, host: Host, cache: Path) -> None:
     assert run(name, task_of(name), 12, host, BoardTarget(cache=cache)).same

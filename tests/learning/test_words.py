@@ -84,6 +84,7 @@ def test_what_is_learned_belongs_to_the_front_end() -> None:
     assert len({fingerprint(one) for one in (graph, other, deaf)}) == 3
 
 
+@pytest.mark.slow
 def test_words_are_learned_from_the_command_line(
     keywords: str, words: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

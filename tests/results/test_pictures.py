@@ -135,6 +135,7 @@ def test_a_page_of_pictures_is_whole_and_no_name_can_break_it() -> None:
     assert page.count("&lt;script&gt;alert(1)") >= 4
 
 
+@pytest.mark.slow
 def test_analyze_draws_what_it_measured_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_smg(small_network(), Path("small.smg"))

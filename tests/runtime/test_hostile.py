@@ -18,7 +18,7 @@ from tests.support.tiers import examples
 from tests.support.training_cases import TRAINING_GRAPHS
 
 GRAPHS = examples(
-    500, quick=40
+    500, quick=20
 )  # `make hostile` runs many more; checks taken out of ops on trial were seen by the 369th, if at all
 FIRST = 5_000_000
 

@@ -245,7 +245,7 @@ def some_trials() -> list[Trial]:
     return [*todo.trials(1)[::4], Trial(todo.reference, 8, 7)]
 
 
-@pytest.mark.parametrize("rate", [0.01, 3e38], ids=["learns", "diverges"])
+@pytest.mark.parametrize("rate", [0.01, 2.0**30], ids=["learns", "the largest"])
 def test_a_fleet_gives_the_outcomes_of_the_hosts_c_to_the_last_bit(rate: float) -> None:
     pytest.importorskip("torch")
     trials = some_trials()
@@ -254,7 +254,8 @@ def test_a_fleet_gives_the_outcomes_of_the_hosts_c_to_the_last_bit(rate: float) 
     assert dict(OnDevice(1, "cpu").launch(setup(rate), trials, parts.append)) == in_c
     assert (parts == sorted(parts), parts[-1]) == (True, len(trials))  # they are few enough to be one fleet
     assert set(in_c) == set(trials)
-    assert (set(in_c.values()) == {DIVERGED}) == (rate > 1)
+    assert DIVERGED not in in_c.values()
+    assert all(one.loss is not None and (one.loss > 1e6) == (rate > 1) for one in in_c.values())
 
 
 def test_work_is_shared_out_with_all_its_arrays() -> None:

@@ -119,7 +119,7 @@ class Ledger:
     def _on_disk(self) -> str | None:
         """Return the ledger's text; None without one."""
         try:
-            return self.path.read_text(errors="replace") if self.path.exists() else None
+            return self.path.read_text("utf-8", "replace") if self.path.exists() else None
         except OSError as error:
             raise FitError(f"{self.path} cannot be read: {error.strerror}") from None
 
