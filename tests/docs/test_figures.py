@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -58,3 +59,21 @@ def test_the_readme_quotes_the_card_of_the_network() -> None:
     card = (TOP / "docs" / "models" / "mcunet-5fps.md").read_text()
     head, small, middle = re.findall(r"^\| (?:the head alone|scheme `\w+`) \| ([\d.]+) \|", card, re.MULTILINE)
     assert f"head alone {head} %, 49kb {small} %, 99kb {middle} %" in (TOP / "README.md").read_text()
+
+
+def test_the_table_of_one_pass_is_that_of_the_kept_results() -> None:
+    kept = [json.loads(line) for line in (TOP / "benchmarks" / "results" / "one_pass.jsonl").read_text().splitlines()]
+    found: dict[tuple[object, ...], dict[str, float]] = {}
+    for one in kept:
+        key = one["weights"], one["network"], one["data"], one["each"]
+        found.setdefault(key, {}).update({name: value for name, value in one.items() if isinstance(value, float)})
+    names = {short: shown for shown, short in NETWORKS.items()}
+    sets = {"cifar10": "CIFAR-10", "flowers102": "Flowers-102", "cars196": "Cars", "vww": "VWW"}
+    columns = "one_pass", "nearest_mean", "trained_head", "from_new_head", "after_one_pass"
+    page = (TOP / "docs" / "results" / "one-pass.md").read_text()
+    released, zoo = page.split("## Weights of the zoo")
+    for (weights, network, data, each), figures in found.items():
+        cells = [f"{figures[name]:.1f}" if name in figures else "—" for name in columns]
+        line = f"| {names[str(network)]} | {sets[str(data)]} | {each or 'all'} | {' | '.join(cells)} |"
+        assert line in (released if weights == "released" else zoo)
+    assert page.count("\n| ") - 4 == len(found) == 96
