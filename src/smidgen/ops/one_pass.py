@@ -28,12 +28,27 @@ def _check_sums(what: str, n: Type, m: Type, g: Type) -> None:
     check_is(what, "products", g, Type((one_pass.triangle(d),), "int32"))
 
 
+class SumsOp(Op):
+    """An op that changes sums in place: its first three inputs, and its first three outputs; the last is a code."""
+
+    takes = "int32"
+
+    def moved(self, node: Node) -> int:
+        return 3
+
+    def arguments(self, node: Node) -> tuple[Value | None, ...]:
+        return (*node.ins, node.outs[3])
+
+    def params(self, node: Node) -> Params:
+        classes, d = node.ins[1].type.shape
+        return {"classes": classes, "d": d}
+
+
 @op
-class Observe(Op):
+class Observe(SumsOp):
     """Add a sample to the sums, or take it out. Inputs: n, m, g, features, sample; the last output is a code."""
 
     kernel = "smg_observe_s8"
-    takes = "int32"
 
     def infer(self, n: Type, m: Type, g: Type, x: Type, sample: Type) -> tuple[Type, ...]:
         _check_sums("Observe", n, m, g)
@@ -48,26 +63,18 @@ class Observe(Op):
         code, after = one_pass.observe(Sums(n, m, g), centred, int(sample[0]), sign)
         return after.n, after.m, after.g, np.array([code], np.int32)
 
-    def moved(self, node: Node) -> int:
-        return 3
-
-    def arguments(self, node: Node) -> tuple[Value | None, ...]:
-        return (*node.ins, node.outs[3])
-
     def params(self, node: Node) -> Params:
-        classes, d = node.ins[1].type.shape
-        return {"classes": classes, "d": d, "zero": node.ins[3].type.zero}
+        return {**super().params(node), "zero": node.ins[3].type.zero}
 
     def macs(self, node: Node) -> int:
         return node.ins[2].type.size
 
 
 @op
-class MergeSums(Op):
+class MergeSums(SumsOp):
     """Add other sums, or take them out. Inputs: n, m, g, the other n, m, g, and 1 or −1; the last output is a code."""
 
     kernel = "smg_merge_sums"
-    takes = "int32"
 
     def infer(self, n: Type, m: Type, g: Type, *rest: Type) -> tuple[Type, ...]:
         _check_sums("MergeSums", n, m, g)
@@ -80,23 +87,12 @@ class MergeSums(Op):
         code, after = one_pass.merge(Sums(*both[:3]), Sums(*both[3:]), 1 if sign[0] > 0 else -1)
         return after.n, after.m, after.g, np.array([code], np.int32)
 
-    def moved(self, node: Node) -> int:
-        return 3
-
-    def arguments(self, node: Node) -> tuple[Value | None, ...]:
-        return (*node.ins, node.outs[3])
-
-    def params(self, node: Node) -> Params:
-        classes, d = node.ins[1].type.shape
-        return {"classes": classes, "d": d}
-
 
 @op
-class ForgetClass(Op):
+class ForgetClass(SumsOp):
     """Take a class out of the sums by its number. Inputs: n, m, g, label; the last output is a code."""
 
     kernel = "smg_forget_class"
-    takes = "int32"
 
     def infer(self, n: Type, m: Type, g: Type, label: Type) -> tuple[Type, ...]:
         _check_sums("ForgetClass", n, m, g)
@@ -106,16 +102,6 @@ class ForgetClass(Op):
     def ref(self, node: Node, n: Array, m: Array, g: Array, label: Array) -> tuple[Array, ...]:
         code, after = one_pass.forget_class(Sums(n, m, g), int(label[0]))
         return after.n, after.m, after.g, np.array([code], np.int32)
-
-    def moved(self, node: Node) -> int:
-        return 3
-
-    def arguments(self, node: Node) -> tuple[Value | None, ...]:
-        return (*node.ins, node.outs[3])
-
-    def params(self, node: Node) -> Params:
-        classes, d = node.ins[1].type.shape
-        return {"classes": classes, "d": d}
 
 
 @op
