@@ -18,7 +18,6 @@ from experiments.baselines.arithmetic import Arithmetic, Function
 from experiments.baselines.finishing import finisher
 from experiments.baselines.rules import RULES, by_reference
 from smidgen import ops
-from smidgen.errors import InputError
 from smidgen.ir import Graph, Node, Value
 from smidgen.ops.elementwise import ratio
 from smidgen.ops.state import units as bias_units
@@ -105,14 +104,6 @@ def _bias_units(node: Node) -> Tensor:
     """How many steps of a bias a difference counts, channel by channel."""
     assert isinstance(node.op, ops.LearnedBias)
     return torch.from_numpy(2.0 ** bias_units(node.op.shifts))
-
-
-def head(graph: Graph) -> Value:
-    """The weights of the float32 classifier."""
-    for node in graph.nodes:
-        if node.out == graph.scores and isinstance(node.op, ops.Dense) and node.ins[1] in graph.state:
-            return node.ins[1]
-    raise InputError(f"the classifier of {graph.name} is not float32; build the training with a float32 head")
 
 
 def _learning(graph: Graph) -> set[Value]:

@@ -12,11 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.baselines.copies import Tail, between, head, units
+from experiments.baselines.copies import Tail, between, units
 from experiments.baselines.optimizers import Optimizer, OptimizerName
 from smidgen.errors import InputError
 from smidgen.ir import Graph, Value
-from smidgen.training.weights import first_head
 
 Precision = Literal["fp32", "int8"]
 LIMIT = 127.0  # of a trained int8 weight
@@ -73,13 +72,12 @@ class Runs:
         device: torch.device,
         pool: Any = None,
         *,
-        new_head: bool = True,
     ) -> None:
         self._tail = Tail(forward, len(settings), rounded=rounded, device=device)
         self._rounded, self._values, self._pool = rounded, tuple(forward.state), pool
         found = units(forward)
         self._units = [found[v].to(device, torch.float32) for v in self._values]
-        self.weights = tuple(self._first(forward, settings, device, new_head))
+        self.weights = tuple(self._first(forward, settings, device))
         scaled = _numbers([float(run.qas and rounded) for run in settings], device)
         self._factors = [_factors(unit, scaled, w) for unit, w in zip(self._units, self.weights, strict=True)]
         self._rates = _numbers([run.learning_rate for run in settings], device)
@@ -121,20 +119,12 @@ class Runs:
             best, classes = self._logits(found).max(dim=2)
             return ((classes == labels) & best.isfinite()).sum(dim=1)
 
-    def _first(
-        self, forward: Graph, settings: Sequence[Baseline], device: torch.device, new_head: bool
-    ) -> list[Tensor]:
-        """Every run's first weights: the graph's, and a new classifier by its seed."""
+    def _first(self, forward: Graph, settings: Sequence[Baseline], device: torch.device) -> list[Tensor]:
+        """Every run's first weights."""
         made: list[Tensor] = []
-        classifier = head(forward)
         for v, unit in zip(self._values, self._units, strict=True):
-            if v == classifier and new_head:
-                classes, features = v.type.shape
-                drawn = [torch.from_numpy(first_head(classes, features, run.seed)) for run in settings]
-                first = torch.stack(drawn).to(device)
-            else:
-                one = torch.tensor(forward.state[v], dtype=torch.float32, device=device)
-                first = (one if self._rounded else one * unit).expand(len(settings), *one.shape).clone()
+            one = torch.tensor(forward.state[v], dtype=torch.float32, device=device)
+            first = (one if self._rounded else one * unit).expand(len(settings), *one.shape).clone()
             made.append(first.requires_grad_())
         return made
 

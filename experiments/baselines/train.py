@@ -102,7 +102,7 @@ def _groups(
     training: Training, runs: Sequence[Baseline], batch: int, device: torch.device, together: int
 ) -> tuple[dict[Precision, Front], list[_Group]]:
     """A front for each precision that runs have, and the runs in groups, those of one optimizer side by side."""
-    forward, new = training.forward, training.head.start == "new"
+    forward = training.forward
     fronts: dict[Precision, Front] = {}
     groups: list[_Group] = []
     pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
@@ -115,7 +115,7 @@ def _groups(
         for start in range(0, len(chosen), together):
             places = tuple(chosen[start : start + together])
             some = tuple(runs[i] for i in places)
-            made = Runs(forward, some, batch, rounded, device, pool, new_head=new)
+            made = Runs(forward, some, batch, rounded, device, pool)
             groups.append(_Group(precision, places, made))
     return fronts, groups
 

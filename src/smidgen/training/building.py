@@ -34,6 +34,7 @@ from smidgen.training.weights import (
     learning_difference,
     learning_weights,
     let_through,
+    with_drawn_head,
 )
 
 
@@ -76,7 +77,7 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     _check_int8(graph, ending.features, trained)
     head = options.head_of(graph)
     g, values, weights = _learnable(graph, ending.features, trained, options.qas, options.bias_bits)
-    logits, last = begin_head(g, graph, ending, values[ending.features], head, options.seed, options.qas)
+    logits, last = begin_head(g, graph, ending, values[ending.features], head, options.qas)
     forward = g.graph(logits)
     loss, label = _end_in_loss(g, logits, LOSSES[options.loss], values[graph.image], graph.name)
     weights = (*weights, *last)
@@ -84,7 +85,8 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     passing = let_through(found.graph, last[0].value) if head.start == "keep" and last else found.graph
     whole, unit = _with_unit(fuse_requantize_grads(passing), found.gradients[logits])
     reference = Reference(whole, label, loss, logits, unit, found.gradients)
-    largest = {} if images is None else largest_gradients(whole, unit, _samples(reference, options.seed, images))
+    drawn = with_drawn_head(whole, options.seed) if head.start == "new" else whole
+    largest = {} if images is None else largest_gradients(drawn, unit, _samples(reference, options.seed, images))
     lowered = lower(whole, unit, largest, options.seed)
     step = _updates(reference, lowered, weights, head, options, options.bits(scheme))
     return Training(step, forward, reference, trained, lowered.unit, head)

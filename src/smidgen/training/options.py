@@ -28,7 +28,7 @@ LARGEST_LOSS = float(np.finfo(np.float32).max)
 class Options:
     """Options of learning; the learning rate is given at each step.
 
-    A head that is kept goes on from the model's last layer, a new one starts from random weights. By default
+    A head that is kept goes on from the model's last layer, a new one starts at zero. By default
     it is kept if it has as many outputs as there are classes. A kept head computes in what it is stored in, so
     that its first scores are exactly the model's, a new one in float32; a kept int8 layer without an activation can
     also go on in float32, unless it is a convolution over a map.

@@ -110,28 +110,34 @@ def _scales(node: Node) -> Array:
 
 
 WEIGHTS, BIAS = "head.w", "head.b"  # what a head's state is called
+INT8_START = 32  # steps of an int8 weight to the bound of a random head's, ±1/√features
 
 
 def begin_head(
-    g: Builder, graph: Graph, ending: Ending, features: Value, head: Head, seed: int, qas: bool
+    g: Builder, graph: Graph, ending: Ending, features: Value, head: Head, qas: bool
 ) -> tuple[Value, tuple[Weight, ...]]:
-    """Emit the head behind the features; its scores, float32 [1, outputs] or a map of them, and what learns in int8."""
+    """Emit the head behind the features; its scores, float32 [1, outputs] or a map of them, and what learns in int8.
+
+    A new head starts at zero: its first steps send no gradient into the layers before it, where random weights would
+    send noise (docs/internals/heads.md has the trials).
+    """
     if head.start == "keep":
         return _kept(g, graph, ending, features, head, qas)
     if head.per_cell:
-        return _new_int8(g, Conv2D(), features, ending, head.outputs, seed, qas)
+        return _new_int8(g, Conv2D(), features, ending, head.outputs, qas)
     flat = flat_features(g, features)
     if head.dtype == "int8":
-        return _new_int8(g, Dense(), flat, ending, head.outputs, seed, qas)
-    init = first_head(head.outputs, flat.type.shape[1], seed)
-    return _float(g, flat, init, np.zeros(head.outputs, np.float32)), ()
+        return _new_int8(g, Dense(), flat, ending, head.outputs, qas)
+    shape = head.outputs, flat.type.shape[1]
+    return _float(g, flat, np.zeros(shape, np.float32), np.zeros(head.outputs, np.float32)), ()
 
 
-def first_head(classes: int, features: int, seed: int) -> Array:
-    """Return the weights a new classifier begins with, float32 [classes, features]."""
-    bound = features**-0.5
-    drawn: Array = np.random.default_rng(seed).uniform(-bound, bound, (classes, features)).astype(np.float32)
-    return drawn
+def with_drawn_head(graph: Graph, seed: int) -> Graph:
+    """Return a graph whose new head has random weights: those of a head at zero have no gradients to measure."""
+    w = next(v for v in graph.state if v.name == WEIGHTS)
+    drawn = np.random.default_rng(seed).uniform(-1, 1, w.type.shape)
+    data = np.round(drawn * INT8_START) if w.type.q else drawn * w.type.shape[-1] ** -0.5
+    return replace(graph, state={**graph.state, w: data.astype(w.type.dtype)})
 
 
 def head_numbers(graph: Graph, ending: Ending) -> tuple[Array, Array]:
@@ -196,17 +202,16 @@ def _float(g: Builder, features: Value, weights: Array, biases: Array) -> Value:
 
 
 def _new_int8(
-    g: Builder, op: Dense | Conv2D, features: Value, ending: Ending, outputs: int, seed: int, qas: bool
+    g: Builder, op: Dense | Conv2D, features: Value, ending: Ending, outputs: int, qas: bool
 ) -> tuple[Value, tuple[Weight, ...]]:
-    """Emit a new layer, whose weights start at a quarter of their range: they can grow fourfold before they saturate.
+    """Emit a new layer: a Dense, or a 1×1 convolution over the map of features.
 
-    It is a Dense, or a 1×1 convolution over the map of features.
+    Its weights can grow to four times those that a random head would start with before they saturate.
     """
     *cells, k = features.type.shape
-    scale = k**-0.5 / 32
-    data = np.round(first_head(outputs, k, seed) / scale).astype(np.int8)
+    scale = k**-0.5 / INT8_START
     shape = (outputs, *[1] * (len(cells) - 1), k)
-    w = g.persistent(WEIGHTS, data.reshape(shape), QParams.per_channel([scale] * outputs, 0))
+    w = g.persistent(WEIGHTS, np.zeros(shape, np.int8), QParams.per_channel([scale] * outputs, 0))
     b = g.persistent(BIAS, np.zeros(outputs, np.int32))
     y = g.emit(op, features, w, b, q=QParams.per_tensor(_unit(ending), 0), name="head")
     steps = np.full(outputs, scale)
