@@ -71,7 +71,6 @@ class Runs:
         rounded: bool,
         device: torch.device,
         pool: Any = None,
-        *,
     ) -> None:
         self._tail = Tail(forward, len(settings), rounded=rounded, device=device)
         self._rounded, self._values, self._pool = rounded, tuple(forward.state), pool
