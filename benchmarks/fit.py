@@ -118,9 +118,8 @@ def five_flowers(jobs: int, network: str, budget: str) -> Iterator[Tried]:
         found = fit(graph, data, Path(folder) / "out", budget=budget, target=BOARD, on_progress=announce)
         learned = judge(sm.load(Path(folder) / "out" / "learned.smg"), rest)
         say(f"fit: {learned:.1f} of {len(rest)} photographs, {time.monotonic() - began:.0f} s")
-    chosen = found.scheme.weights
-    rate = round(found.rate.learning_rate * BATCH, 6)
-    yield Tried("fit", f"bias:{found.scheme.scheme.biases} {chosen}", rate, learned, found.board.sram_bytes)
+    rate = round(found.choice.learning_rate * BATCH, 6)
+    yield Tried("fit", found.choice.candidate.name, rate, learned, found.board.sram_bytes)
     judged = Data(data.name, data.classes, data.train, rest)
     sweep = partial(_swept, graph, judged, usual_epochs(len(data.train)))
     with ProcessPoolExecutor(jobs) as pool:
@@ -186,10 +185,10 @@ def _one_seed(
             contributions=known,
         )  # fmt: skip
         int8, measured = sm.load(out / "model.smg"), read_contributions(out / "contributions.json")
-    chosen, rate = found.scheme.weights, round(found.rate.learning_rate * BATCH, 6)
+    kept, rate = found.choice.candidate, round(found.choice.learning_rate * BATCH, 6)
     accuracy = 100 * (found.learned.last.accuracy or 0.0)
-    tried = [Tried("", f"fit: bias:{found.scheme.scheme.biases} {chosen}", rate, accuracy, found.scheme.cost)]
-    sizes = (found.scheme.cost, found.scheme.budget)
+    tried = [Tried("", f"fit: {kept.name}", rate, accuracy, kept.sram_bytes)]
+    sizes = (kept.sram_bytes, found.budget)
     for scheme, sram in dict.fromkeys([("head", None), *(deepest(int8, len(data.classes), size) for size in sizes)]):
         tried.append(replace(train_by_hand(int8, data, scheme, None, epochs, mild, seed), sram_bytes=sram))
         say(tried[-1])

@@ -196,8 +196,8 @@ def test_a_fit_leaves_a_folder_alone_that_no_fit_made_unless_forced(tmp_path: Pa
     with pytest.raises(FitError, match="changed since; move it away, give --force to overwrite it"):
         fit(small_network(), data, tmp_path, budget="48KB", epochs=1)
     again = fit(small_network(), data, tmp_path, budget="48KB", epochs=1, force=True)
-    assert [one.stage for one in again.stages if not one.reused] == ["scheme", "project"]
-    assert (again.scheme, again.learned) == (found.scheme, found.learned)
+    assert [one.stage for one in again.stages if not one.reused] == ["choice", "project"]
+    assert (again.choice, again.learned) == (found.choice, found.learned)
     assert not (tmp_path / "project" / "firmware.elf").exists()
 
 

@@ -58,7 +58,7 @@ class Trained:
     def __init__(self, training: Training, runs: list[Baseline], batch: int = 1) -> None:
         rounded = runs[0].precision == "int8"
         self.front = Front(training.forward, rounded=rounded, device=CPU)
-        self.runs = Runs(training.forward, runs, batch, rounded, CPU, new_head=training.head.start == "new")
+        self.runs = Runs(training.forward, runs, batch, rounded, CPU)
 
     def train(self, drawn: list[tuple[Array, int]], clock: torch.Tensor = STEADY) -> None:
         images = torch.from_numpy(np.concatenate([image for image, _ in drawn]))

@@ -27,10 +27,14 @@ from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Course, learn
 from smidgen.quantization import QuantizationError
+from smidgen.records import read_record
 from smidgen.selection import analysis, search
 from smidgen.selection.analysis import usual_epochs
+from smidgen.selection.choice import Choice
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.estimates import estimate
+from smidgen.selection.ladder import climb
+from smidgen.selection.proposals import propose
 from smidgen.targets import find_board
 from smidgen.training.scheme import Scheme
 from tests.support.contributions import measured
@@ -40,10 +44,10 @@ from tests.support.small_network import small_network
 from tests.support.tiers import first
 
 DATA = draw_shapes(12, 6)
-STAGES = ("model", "contributions", "scheme", "board", "rate", "learned", "project", "report")
+STAGES = ("model", "contributions", "choice", "board", "learned", "project", "report")
 FILES = (
-    "checkpoint.ckpt", "contributions.json", "fit.json", "learned.smg", "learned.tflite", "model.smg", "profile.json",
-    "project", "rate.json", "report.html", "scheme.json",
+    "checkpoint.ckpt", "choice.json", "contributions.json", "fit.json", "learned.smg", "learned.tflite", "model.smg",
+    "profile.json", "project", "report.html", "scheme.json",
 )  # fmt: skip
 
 
@@ -75,9 +79,10 @@ def test_a_fit_leaves_every_file_and_what_they_hold_agrees(fitted: tuple[Path, F
     assert tuple(one.stage for one in found.stages) == STAGES
     assert reused(found) == []
     profile = json.loads((folder / "profile.json").read_text())
-    assert profile["sram_bytes"] == found.board.sram_bytes <= found.scheme.cost <= 48 * 1024
+    assert profile["sram_bytes"] == found.board.sram_bytes <= found.choice.candidate.sram_bytes <= 48 * 1024
     assert found.board.exact.equal
-    assert json.loads((folder / "rate.json").read_text())["learning_rate"] == found.rate.learning_rate
+    assert read_record(Choice, folder / "choice.json") == found.choice
+    assert Scheme.from_json((folder / "scheme.json").read_text()) == found.choice.candidate.scheme
     assert f"#define MODEL_CLASSES {len(DATA.classes)}" in (folder / "project" / "model" / "model.h").read_text()
     assert read_smg(folder / "learned.smg").classes == DATA.classes
     page = (folder / "report.html").read_text()
@@ -88,13 +93,15 @@ def test_a_fit_leaves_every_file_and_what_they_hold_agrees(fitted: tuple[Path, F
 def test_the_stages_by_hand_give_the_same(fitted: tuple[Path, Fitted]) -> None:
     folder, found = fitted
     graph = small_network()
-    scheme = Scheme.from_json((folder / "scheme.json").read_text())
-    known = read_contributions(folder / "contributions.json")
-    assert search(graph, known, "48KB", "cortex-m7", options=sm.Options(4)).scheme == scheme
+    known, options = read_contributions(folder / "contributions.json"), sm.Options(4)
+    offered = propose(graph, known, 48 * 1024, find_board("cortex-m7"), options).candidates
+    course = Course(3, 0.0, test_every=3)
+    choice = climb(graph, DATA, offered, options, course)
+    assert (choice.candidate, choice.learning_rate) == (found.choice.candidate, found.choice.learning_rate)
     images = examples(DATA.train, pixel_encoding(graph))
-    program = sm.compile(graph, scheme, options=sm.Options(4), images=images)
-    course = Course(3, found.rate.learning_rate, test_every=3)
-    learned = learn(program, DATA, course)
+    once = choice.candidate.start == "one pass"
+    program = sm.compile(graph, choice.candidate.scheme, options=options, images=images, one_pass=once)
+    learned = learn(program, DATA, replace(course, learning_rate=choice.learning_rate))
     assert (learned.first, learned.last) == (found.learned.first, found.learned.last)
     image = np.zeros(graph.inputs[0].type.shape, np.int8)
     for ours, theirs in zip(
@@ -118,8 +125,8 @@ def test_a_second_fit_makes_nothing_and_says_so(fitted: tuple[Path, Fitted], tmp
     ("changed", "kept"),
     [
         ({"budget": "16KB"}, ["model", "contributions"]),
-        ({"epochs": 2}, ["model", "contributions", "scheme", "board", "project"]),
-        ({"data": draw_shapes(12, 6, seed=1)}, ["model", "contributions", "scheme"]),
+        ({"epochs": 2}, ["model", "contributions"]),
+        ({"data": draw_shapes(12, 6, seed=1)}, ["model", "contributions"]),
         ({"model": small_network("other")}, []),
     ],
     ids=["budget", "epochs", "data", "model"],
@@ -133,7 +140,7 @@ def test_what_depends_on_a_change_is_made_again_and_nothing_else(
     assert replace(found, stages=(), folder="") == replace(fresh, stages=(), folder="")
 
 
-@pytest.mark.parametrize("stage", first("learned", "contributions", "scheme", "rate", "board"))
+@pytest.mark.parametrize("stage", first("learned", "contributions", "choice", "board"))
 def test_an_interrupted_fit_goes_on_and_ends_as_if_it_had_never_stopped(
     fitted: tuple[Path, Fitted], tmp_path: Path, stage: str
 ) -> None:
@@ -141,7 +148,7 @@ def test_an_interrupted_fit_goes_on_and_ends_as_if_it_had_never_stopped(
         pass
 
     def stop(at: FitProgress) -> None:
-        if at.stage == stage and (at.done > at.total // 2 or stage in ("contributions", "scheme", "board")):
+        if at.stage == stage and (at.done > at.total // 2 or stage in ("contributions", "choice", "board")):
             raise Stopped
 
     folder = tmp_path / "out"
@@ -154,7 +161,7 @@ def test_an_interrupted_fit_goes_on_and_ends_as_if_it_had_never_stopped(
         assert (folder / name).read_bytes() == (fitted[0] / name).read_bytes()
 
 
-@pytest.mark.parametrize("stage", first("learned", "scheme", "project"))
+@pytest.mark.parametrize("stage", first("learned", "choice", "project"))
 def test_power_that_fails_before_a_stage_is_on_record_costs_that_stage_alone(
     fitted: tuple[Path, Fitted], tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +201,7 @@ def test_learning_goes_on_within_the_course(tmp_path: Path, fitted: tuple[Path, 
 
 
 @pytest.mark.parametrize(
-    "name", ["model.smg", "contributions.json", "scheme.json", "rate.json", "project", "report.html"]
+    "name", ["model.smg", "contributions.json", "scheme.json", "choice.json", "project", "report.html"]
 )
 def test_a_file_that_someone_changed_is_left_alone(fitted: tuple[Path, Fitted], tmp_path: Path, name: str) -> None:
     folder = copied(fitted, tmp_path)
@@ -218,7 +225,7 @@ def test_a_missing_file_is_made_again(fitted: tuple[Path, Fitted], tmp_path: Pat
     folder = copied(fitted, tmp_path)
     (folder / "scheme.json").unlink()
     found = toy_fit(folder)
-    assert reused(found) == [stage for stage in STAGES if stage != "scheme"]
+    assert reused(found) == [stage for stage in STAGES if stage != "choice"]
     assert (folder / "scheme.json").read_bytes() == (fitted[0] / "scheme.json").read_bytes()
 
 
@@ -275,7 +282,7 @@ def test_a_budget_of_all_that_a_board_has_is_kept_to(tmp_path: Path) -> None:
     sm.compile(small_network(), found.scheme, small, options=sm.Options(4), streamed_input=True)  # fits, stack and all
     assert found.cost > 16 * 1024
     asked = fit(small_network(), DATA, tmp_path / "out", budget="64MB", epochs=1)
-    assert asked.scheme.budget == find_board("cortex-m7").largest_budget < 256 * 1024
+    assert asked.budget == find_board("cortex-m7").largest_budget < 256 * 1024
 
 
 def test_too_few_images_are_refused_with_the_number_needed(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ CalibrationMethod = Literal["minmax", "average", "percentile", "mse"]
 Channels = Literal["rgb", "bgr", "gray"]
 ImageFit = Literal["crop", "stretch"]
 Analysis = Literal["quick", "full"]
+Effort = Literal["quick", "normal", "thorough"]
 Machine = Literal["host", "cuda"]
 
 

@@ -54,10 +54,10 @@ def fit_(asked: verbs.Fit) -> None:
         augment = None if asked.crop is None else Augment((asked.crop, 1.0))
         fitted = fit(
             graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs, augment=augment,
-            seed=asked.seed, contributions=known, analysis=asked.analysis, where=asked.machine,
+            seed=asked.seed, contributions=known, analysis=asked.analysis, effort=asked.effort, where=asked.machine,
             command=asked.again(), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
-    for warning in fitted.learned.warnings:
+    for warning in (*fitted.choice.notes, *fitted.learned.warnings):
         warn(warning)
     show(fitted, asked.as_json)
 

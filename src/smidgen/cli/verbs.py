@@ -30,6 +30,7 @@ class Fit(given.Shaped, given.Sounding, given.DataReading, given.Overwriting):
     analysis: given.Analysis | None = option(
         None, "Measure what each part adds, even if contributions are known.", "--analyze"
     )
+    effort: given.Effort = option("normal", "How much work goes into judging candidates on the samples.")
     machine: given.Machine = option("host", "Where trials and learning run.", "--on")
     seed: given.Seed = 0
 

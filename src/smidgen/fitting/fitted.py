@@ -8,8 +8,7 @@ from typing import Any
 from smidgen.learning import Epoch, Tested
 from smidgen.quantization import PixelChoice
 from smidgen.results.profile import Profile
-from smidgen.selection.found import Found
-from smidgen.selection.rates import ChosenRate
+from smidgen.selection.choice import Choice
 from smidgen.targets.boards import Clock, shown_time
 
 
@@ -49,17 +48,12 @@ class LearnedHere:
     """Learning on this machine: the tests before, on the way and after, and the loss of each epoch."""
 
     first: Tested
+    last: Tested
+    one_pass: bool  # before the first epoch
     record: tuple[Epoch, ...]
     train_images: int
     test_images: int
     warnings: tuple[str, ...]
-
-    @property
-    def last(self) -> Tested:
-        """The test after the last epoch."""
-        found = self.record[-1].tested
-        assert found is not None
-        return found
 
     @property
     def tested(self) -> str:
@@ -73,9 +67,15 @@ class LearnedHere:
             found.append(f"{what} {before.accuracy:.1%} before, {after.accuracy:.1%}")
         return ", ".join(found)
 
+    @property
+    def course(self) -> str:
+        """The passes over the samples, in words."""
+        once = ["one pass"] if self.one_pass else []
+        return " and ".join([*once, *([f"{len(self.record)} epochs"] if self.record else [])])
+
     def __str__(self) -> str:
         return (
-            f"{self.tested} after {len(self.record)} epochs of {self.train_images:,} samples, one at a time "
+            f"{self.tested} after {self.course} of {self.train_images:,} samples, one at a time "
             f"({self.test_images:,} to test)"
         )
 
@@ -110,29 +110,39 @@ class Fitted:
     """A model fitted to images and a budget: what each stage found."""
 
     folder: str
+    budget: int  # bytes of SRAM
     model: ModelMade
     contributions: ContributionsMade
-    scheme: Found
-    rate: ChosenRate
+    choice: Choice
     learned: LearnedHere
     board: Profile
     stages: tuple[StageDone, ...]
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self.stages), f"everything is in {self.folder}"])
+        lines = [*map(str, self.stages), f"everything is in {self.folder}"]
+        place = next(i for i, one in enumerate(self.stages) if one.stage == "choice") + 1
+        return "\n".join([*lines[:place], *self.choice.table().splitlines(), *lines[place:]])
 
     def as_plain(self) -> dict[str, Any]:
         """Return the figures that `--json` shows; the files of the stages hold the rest."""
-        found, learned, board = self.scheme, self.learned, self.board
+        choice, learned, board = self.choice, self.learned, self.board
+        scheme = choice.candidate.scheme
         return {
             "folder": self.folder,
             "model": asdict(self.model),
             "contributions": asdict(self.contributions),
             "scheme": {
-                "biases": found.scheme.biases, "weights": found.weights.split(), "weight_bits": found.weight_bits,
-                "planned_bytes": found.cost, "budget_bytes": found.budget, "gain": self.gain, "proven": found.proven,
+                "name": scheme.name, "biases": scheme.biases,
+                "weights": [f"{layer}:{part}" for layer, part in scheme.weights], "weight_bits": scheme.weight_bits,
+                "planned_bytes": choice.candidate.sram_bytes, "budget_bytes": self.budget,
+                "predicted_gain": choice.predicted,
             },
-            "rate": {"learning_rate": self.rate.learning_rate, "verdict": self.rate.verdict},
+            "choice": {
+                "name": choice.candidate.name, "reason": choice.reason, "learning_rate": choice.learning_rate,
+                "start": choice.candidate.start, "samples": choice.samples, "folds": choice.folds,
+                "chance": choice.chance, "learned": choice.learned, "notes": choice.notes,
+                "candidates": [asdict(row) for row in choice.rows],
+            },
             "learned": {
                 "before": learned.first.accuracy, "accuracy": learned.last.accuracy, "epochs": len(learned.record),
                 "train_images": learned.train_images, "test_images": learned.test_images,
@@ -147,20 +157,6 @@ class Fitted:
             },
             "stages": [asdict(one) for one in self.stages],
         }  # fmt: skip
-
-    @property
-    def gain(self) -> float | None:
-        """The predicted gain of top-1 over the head alone; None where nothing was measured."""
-        return self.scheme.gain if self.contributions.judged_with else None
-
-
-def say_scheme(found: Found, measured: bool) -> str:
-    """Say what learns and what it takes, and what it is predicted to gain where that was measured."""
-    weights = f"weights {found.weights} with {found.weight_bits} bits" if found.layers else "no weights"
-    gain = f", {100 * found.gain:+.1f} points predicted" if measured else ""
-    best = ", the best that fits" if found.proven else ""
-    takes = f"{found.cost:,} of {found.budget:,} bytes of SRAM"
-    return f"the last {found.scheme.biases} biases, {weights}; {takes}{gain}{best}"
 
 
 def say_board(found: Profile) -> str:

@@ -19,17 +19,16 @@ from smidgen.fitting.fitted import (
     StageDone,
     Written,
     say_board,
-    say_scheme,
 )
 from smidgen.fitting.ledger import Ledger, digest_of
 from smidgen.fitting.lock import locked
 from smidgen.fitting.report import make_report
 from smidgen.fitting.stages import (
+    CHOICE,
     CONTRIBUTIONS,
     MODEL,
     PROFILE,
     PROJECT,
-    RATE,
     REPORT,
     SCHEME,
     Analysis,
@@ -44,13 +43,12 @@ from smidgen.quantization import is_float
 from smidgen.results.profile import Profile
 from smidgen.results.report import Section
 from smidgen.selection.analysis import usual_epochs
+from smidgen.selection.choice import Choice
 from smidgen.selection.contributions import Contributions
-from smidgen.selection.found import Found
-from smidgen.selection.rates import ChosenRate
+from smidgen.selection.ladder import Effort
 from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
 
-TESTS = 10  # of a course, at most: the report draws them
 Made = TypeVar("Made")
 
 
@@ -77,6 +75,8 @@ def fit(
     seed: int = 0,
     contributions: Contributions | None = None,
     analysis: Analysis | None = None,
+    effort: Effort = "normal",
+    learning_rate: float | None = None,
     where: Where = "host",
     command: str = "",
     more: Callable[[], Section] | None = None,
@@ -86,9 +86,12 @@ def fit(
     """Make a program that learns these images on the target within the budget, and train the model here.
 
     A float32 model is quantized. The gain of each part of the network is taken from `contributions`, from the package,
-    or measured here; `analysis` "quick" or "full" always measures it. Then a scheme is searched for the budget of SRAM,
-    a learning rate chosen, the model trained on this machine ("host" or "cuda") and the program measured on the
-    emulated board. A board reserves some SRAM for its stack: a budget of all its SRAM is lowered by that. Every stage
+    or measured here; `analysis` "quick" or "full" always measures it. Schemes that it promises are searched for the
+    budget of SRAM. They, the head alone and the closed-form head are then tried on the training samples at a few rates,
+    each judged on samples it did not learn from, with as much work as `effort` allows; the best is kept, or a cheaper
+    one that is as good within the error. It is trained on this machine ("host" or "cuda") with all training samples,
+    and its program measured on the emulated board. The test samples decide nothing. A board
+    reserves some SRAM for its stack: a budget of all its SRAM is lowered by that. Every stage
     leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was interrupted
     goes on. A folder that no fit made, and files that were changed since, are left alone unless `force` is given: then
     files of these names are overwritten. `command` appears in the report as the way to repeat the fit, and `more` makes
@@ -101,7 +104,8 @@ def fit(
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
     course = Course(count, 0.0, augment=augment or shown, seed=seed)
-    wish = Wish(most, target, replace(course, test_every=-(-count // TESTS)), analysis, where, contributions, command)
+    once = replace(course, test_every=count)  # test samples are looked at once, at the end
+    wish = Wish(most, target, once, analysis, where, contributions, effort, learning_rate, command)
     wish.course.check()
     with made_folder(Path(folder)), locked(Path(folder)):
         return _Fit(model, data, Path(folder), wish, force, on_progress).run(more)
@@ -128,23 +132,16 @@ class _Fit:
         parts = self._from(MODEL, known)
         found = self._run("contributions", (CONTRIBUTIONS,), parts, ContributionsMade, work.make_contributions)
         limits = self._from(MODEL, CONTRIBUTIONS, wish.budget, wish.target, work.options)
-        scheme = self._run(
-            "scheme", (SCHEME,), limits, Found, work.make_scheme, lambda one: say_scheme(one, found.judged_with > 0)
-        )
-        # Before hours of learning: the linker and the emulated board show whether the program fits.
-        made = self._from(MODEL, SCHEME, wish.target, work.options, self.data)
+        judged = (wish.course, wish.effort, wish.rate, self.data)
+        choice = self._run("choice", (CHOICE, SCHEME), (*limits, *judged), Choice, work.make_choice)
+        # Before minutes of learning: the linker and the emulated board show whether the program fits.
+        made = self._from(MODEL, CHOICE, wish.target, work.options, self.data)
         board = self._run("board", (PROFILE,), made, Profile, work.make_board, say_board)
-        course = (work.options, self._course, self.data)
-        rate = self._run(
-            "rate", (RATE,), self._from(MODEL, SCHEME, *course), ChosenRate, work.make_rate, lambda one: one.verdict
-        )
-        learned = self._run(
-            "learned", work.learned_files, self._from(MODEL, SCHEME, RATE, *course), LearnedHere,
-            lambda: work.make_learned(rate.learning_rate),
-        )  # fmt: skip
+        course = self._from(MODEL, CHOICE, work.options, self._course, self.data)
+        learned = self._run("learned", work.learned_files, course, LearnedHere, lambda: work.make_learned(choice))
         self._run("project", (PROJECT,), made, Written, work.make_project)
-        fitted = Fitted(str(self.folder), model, found, scheme, rate, learned, board, tuple(self.done))
-        shown = (*made, model, found, scheme, rate, learned, board)
+        fitted = Fitted(str(self.folder), wish.budget, model, found, choice, learned, board, tuple(self.done))
+        shown = (*made, model, found, choice, learned, board)
         self._run("report", (REPORT,), shown, Written, lambda: make_report(work, fitted, more))
         return replace(fitted, stages=tuple(self.done))
 
@@ -154,7 +151,7 @@ class _Fit:
 
     def _from(self, *inputs: object) -> tuple[object, ...]:
         """Return a stage's inputs, with files replaced by their digests."""
-        files = (MODEL, CONTRIBUTIONS, SCHEME, RATE)
+        files = (MODEL, CONTRIBUTIONS, CHOICE)
         return tuple(self.ledger.digest(str(one)) if one in files else one for one in inputs)
 
     def _run(
@@ -171,7 +168,7 @@ class _Fit:
         if found is None:
             with self.ledger.begun(name):
                 found = make()
-            self.ledger.add(name, before, files, found, files[0] in (RATE, PROFILE))
+            self.ledger.add(name, before, files, found, files[0] in (CHOICE, PROFILE))
         self.done.append(StageDone(name, files, reused, say(found)))
         self.on_progress(FitProgress(name, last=self.done[-1]))
         return found

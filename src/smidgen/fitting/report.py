@@ -11,6 +11,7 @@ from smidgen.fitting.stages import REPORT, SCHEME, Stages
 from smidgen.frontends.native import read_smg
 from smidgen.results.memory import life_cycle
 from smidgen.results.report import Report, Section, render
+from smidgen.results.report.candidates import candidates_section
 from smidgen.results.report.learned import before_learning, how_good, learning_section, quality_section
 from smidgen.results.report.page import Chart, Fact, Facts, KeyNumber
 from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
@@ -35,16 +36,17 @@ def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) ->
     """Return the report of a fit, section by section."""
     classes = len(stages.data.classes)
     labels = f"{classes} classes" if classes else f"loss {stages.options.loss}"
-    learned, profile, budget = fitted.learned, fitted.board, fitted.scheme.budget
+    learned, profile, budget = fitted.learned, fitted.board, fitted.budget
     samples = f"{learned.train_images:,} samples, one at a time"
     summary = (
-        f"{labels}: {learned.tested} after {len(learned.record)} epochs of {samples}. "
+        f"{labels}: {learned.tested} after {learned.course} of {samples}. {fitted.choice}. "
         f"{profile.sram_bytes:,} bytes of SRAM on {profile.target}, the budget is {budget:,}."
     )
     sections = (
         _quality(stages),
         network_section(stages.graph, stages.scheme, stages.options),
-        learning_section(learned.first, learned.record, fitted.rate),
+        candidates_section(fitted.choice),
+        *([learning_section(learned.first, learned.record, None)] if learned.record else []),
         memory_section(life_cycle(stages.there), profile, BOARDS[profile.target], budget),
         instructions_section(profile),
         *more,
@@ -53,13 +55,13 @@ def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) ->
         _reproduce(stages, fitted),
     )
     title = f"{fitted.model.name} fitted to {stages.data.name}"
-    return Report(title, "Smidgen fit", summary, _numbers(fitted), learned.warnings, sections)
+    return Report(title, "Smidgen fit", summary, _numbers(fitted), (*fitted.choice.notes, *learned.warnings), sections)
 
 
 def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
     """Return the key numbers: how good, how small, how large, how fast."""
     learned, board, memory = fitted.learned, fitted.board, BOARDS[fitted.board.target]
-    budget, tests = fitted.scheme.budget, f"{learned.test_images:,} test samples"
+    budget, tests = fitted.budget, f"{learned.test_images:,} test samples"
     return (
         how_good(learned.first, learned.last, tests),
         KeyNumber(
@@ -98,7 +100,7 @@ def _stages(fitted: Fitted) -> Facts:
 
 
 def _reproduce(stages: Stages, fitted: Fitted) -> Section:
-    course = replace(stages.wish.course, learning_rate=fitted.rate.learning_rate)
+    course = replace(stages.wish.course, learning_rate=fitted.choice.learning_rate)
     settings = (*course_facts(course), ("Compiler", fitted.board.compiler))
     files = [stages.folder / name for name in (SCHEME, *stages.learned_files)]
     return reproduce_section(stages.wish.command, stages.source, stages.data, settings, files)

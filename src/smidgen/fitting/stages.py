@@ -13,6 +13,7 @@ from smidgen.data import Data, examples, pixel_encoding
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.fitting.fitted import ContributionsMade, LearnedHere, ModelMade, Written
+from smidgen.fitting.ledger import digest_of
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Array, Graph
@@ -21,17 +22,20 @@ from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationProgress, is_float, quantize_with
-from smidgen.records import to_plain
+from smidgen.records import read_record, to_plain
 from smidgen.results.inspection import describe
-from smidgen.results.profile import Profile, profile
+from smidgen.results.profile import Profile, profile, sample_instructions
 from smidgen.selection.analysis import MOST, AnalysisProgress, analyze
+from smidgen.selection.choice import Choice, Row
 from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
 from smidgen.selection.estimates import estimate, shipped_contributions
-from smidgen.selection.found import Found
-from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
-from smidgen.selection.searching import search
+from smidgen.selection.judging import Recipe
+from smidgen.selection.ladder import Effort, LadderProgress, climb
+from smidgen.selection.proposals import propose
+from smidgen.selection.rates import RateProgress, choose_rate
+from smidgen.selection.runs import open_runs
 from smidgen.selection.trials import agenda, hold_back
-from smidgen.targets import find_board
+from smidgen.targets import find, find_board
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.training import Options
@@ -43,7 +47,8 @@ Where = Literal["host", "cuda"]
 ShowProgress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 ENOUGH = 200  # images held back; with fewer, a part's gain is lost in noise
 COMPARED = 3  # steps of the board that numpy takes too
-MODEL, CONTRIBUTIONS, SCHEME, RATE = "model.smg", "contributions.json", "scheme.json", "rate.json"
+MODEL, CONTRIBUTIONS, SCHEME, CHOICE = "model.smg", "contributions.json", "scheme.json", "choice.json"
+RUNS = "choice.json.part"  # runs that are done while candidates are judged
 CHECKPOINT, PROFILE, PROJECT, REPORT = "checkpoint.ckpt", "profile.json", "project", "report.html"
 
 
@@ -57,6 +62,8 @@ class Wish:
     analysis: Analysis | None = None  # None: contributions that are given or shipped, else a quick analysis
     where: Where = "host"  # analysis and learning run there
     given: Contributions | None = None
+    effort: Effort = "normal"
+    rate: float | None = None  # of one sample; None: chosen with the candidate
     command: str = ""  # that started the fit, for the report
 
 
@@ -77,18 +84,22 @@ class Stages:
         return read_contributions(self.folder / CONTRIBUTIONS)
 
     @cached_property
+    def choice(self) -> Choice:
+        return read_record(Choice, self.folder / CHOICE)
+
+    @property
     def scheme(self) -> Scheme:
-        return Scheme.from_json((self.folder / SCHEME).read_bytes(), str(self.folder / SCHEME))
+        return self.choice.candidate.scheme
 
     @cached_property
     def here(self) -> Program:
         """The program that learns on this machine, in C."""
-        return self._compile("host")
+        return self._compile(self.choice.candidate, "host")
 
     @cached_property
     def there(self) -> Program:
         """The same for the board."""
-        return self._compile(self.wish.target, streamed_input=self.streamed)
+        return self._compile(self.choice.candidate, self.wish.target)
 
     @cached_property
     def streamed(self) -> bool:
@@ -152,32 +163,53 @@ class Stages:
             target=self.wish.where, learning_rate=chosen.learning_rate, on_progress=self._analyzing,
         )  # fmt: skip
 
-    def make_scheme(self) -> Found:
-        found = search(
-            self.graph, self.contributions, self.wish.budget, self.wish.target, options=self.options,
+    def make_choice(self) -> Choice:
+        """Judge candidates on the user's own samples, and write the scheme to keep."""
+        found = propose(
+            self.graph, self.contributions, self.wish.budget, find(self.wish.target), self.options,
             streamed_input=self.streamed, on_plan=lambda plans: self.show(f"planning scheme {plans}", 0, 0),
         )  # fmt: skip
-        write_whole(self.folder / SCHEME, found.scheme.to_json().encode() + b"\n")
-        return found
+        with open_runs(self.folder / RUNS, digest_of(found, self.data.digest(), self.wish)) as runs:
+            choice = climb(
+                self.graph, self.data, found.candidates, self.options, self.wish.course, effort=self.wish.effort,
+                learning_rate=self.wish.rate, known=runs.known, on_run=runs.add, on_progress=self._judging,
+            )  # fmt: skip
+        measured = self.contributions.conditions.judged_with > 0
+        choice = replace(
+            choice, rows=self._counted(choice, found.candidates), predicted=found.predicted if measured else None
+        )
+        write_whole(self.folder / SCHEME, choice.candidate.scheme.to_json().encode() + b"\n")
+        self._keep(CHOICE, choice)
+        (self.folder / RUNS).unlink(missing_ok=True)
+        return choice
 
-    def make_rate(self) -> ChosenRate:
-        chosen = choose_rate(self.here, self.data, self.wish.course, on_progress=self._trying)
-        self._keep(RATE, chosen)
-        return chosen
+    def _counted(self, choice: Choice, candidates: tuple[Recipe, ...]) -> tuple[Row, ...]:
+        """Return the rows with the instructions that a sample takes on the board, of those judged to the end."""
+        known, rows = dict[tuple[Scheme, bool], int](), []
+        by_name = {one.name: one for one in candidates}
+        for row in choice.rows if self.wish.effort != "quick" else ():
+            one = by_name[row.name]
+            if row.finalist and (one.scheme, one.steps) not in known:
+                self.show(f"counting instructions: {row.name}", 0, 0)
+                plain = replace(one, start="new head") if one.steps else one  # a step takes as much from any head
+                program = self._compile(plain, self.wish.target)
+                known[one.scheme, one.steps] = sample_instructions(program)
+            rows.append(replace(row, instructions=known.get((one.scheme, one.steps))))
+        return tuple(rows) or choice.rows
 
-    def make_learned(self, rate: float) -> LearnedHere:
-        course = replace(self.wish.course, learning_rate=rate)
+    def make_learned(self, choice: Choice) -> LearnedHere:
+        course = replace(self.wish.course, learning_rate=choice.learning_rate) if choice.candidate.steps else None
         program = self.here
-        if self.wish.where == "cuda":
-            program = self._compile(training_target("cuda"))
-        kept = self.folder / CHECKPOINT
+        if self.wish.where == "cuda" and choice.candidate.start != "one pass":
+            program = self._compile(choice.candidate, training_target("cuda"))
+        resume = self._to_resume(program, course) if course else None
         learned = learn(
-            program, self.data, course, checkpoint=kept, resume=self._to_resume(program, course),
-            on_progress=self._learning,
-        )  # fmt: skip
+            program, self.data, course, checkpoint=self.folder / CHECKPOINT, resume=resume, on_progress=self._learning
+        )
         for name in self.learned_files:
             export_model(learned.model, self.folder / name)
-        return LearnedHere(learned.first, learned.record, len(self.data.train), len(self.data.test), learned.warnings)
+        counts, once = (len(self.data.train), len(self.data.test)), choice.candidate.start == "one pass"
+        return LearnedHere(learned.first, learned.last, once, learned.record, *counts, learned.warnings)
 
     def make_board(self) -> Profile:
         self.show(f"measuring a step on the emulated {self.wish.target}", 0, 0)
@@ -194,11 +226,12 @@ class Stages:
         """Write a stage's result to its file."""
         write_whole(self.folder / name, json.dumps(to_plain(result), indent=1).encode() + b"\n")
 
-    def _compile(self, target: str | Target, streamed_input: bool = False) -> Program:
-        """Compile the program that learns with the scheme that was found."""
+    def _compile(self, one: Recipe, target: str | Target) -> Program:
+        """Compile the program of a candidate; one for this machine holds the image whole."""
         return compile(
-            self.graph, self.scheme, target, options=self.options, images=self._examples,
-            streamed_input=streamed_input, class_names=self.data.names,
+            self.graph, one.scheme, target, options=self.options, images=self._examples,
+            streamed_input=one.streamed and target == self.wish.target, one_pass=one.start == "one pass",
+            class_names=self.data.names,
         )  # fmt: skip
 
     @cached_property
@@ -222,6 +255,9 @@ class Stages:
 
     def _trying(self, at: RateProgress) -> None:
         self.show("trying learning rates", at.done, at.total)
+
+    def _judging(self, at: LadderProgress) -> None:
+        self.show(f"{at.doing}; {at.leads} leads" if at.leads else at.doing, at.done, at.total)
 
     def _analyzing(self, at: AnalysisProgress) -> None:
         self.show("measuring what each part adds", at.done, at.total)

@@ -57,21 +57,31 @@ def measure(device: Device, samples: Samples, on_progress: Count = ignore, *, th
     loss = loss_of(device.graph)
     if loss.judged_by == "top-1":
         return Tested(top1(device, samples, on_progress, threads=threads))
-    roles, encoding = roles_of(device.graph), pixel_encoding(device.graph)
-    place = device.graph.outputs.index(roles.logits)
-
-    def judge(one: Device, sample: int) -> tuple[float, int, int]:
-        image = as_input(samples.images[sample], encoding)
-        label = loss.label(label_of(roles, samples, sample), one.graph)
-        one.predict(image)
-        logits = one.outputs()[place]
-        target = image if label is None else label
-        return (_loss(one.graph, logits, target), *loss.right(logits, target))
-
-    judged = _counted(device, judge, range(len(samples)), threads, on_progress)
+    judged = _counted(device, lambda one, place: _judge(one, samples, place), range(len(samples)), threads, on_progress)
     losses, right, answers = zip(*judged, strict=True)
     share = sum(right) / max(sum(answers), 1) if loss.judged_by == "answers" else None
     return Tested(share, math.fsum(losses) / len(losses))
+
+
+def _judge(device: Device, samples: Samples, place: int) -> tuple[float, int, int]:
+    """Return the loss of a sample, and how many of its answers are right, of how many."""
+    loss, roles = loss_of(device.graph), roles_of(device.graph)
+    image = as_input(samples.images[place], pixel_encoding(device.graph))
+    label = loss.label(label_of(roles, samples, place), device.graph)
+    device.predict(image)
+    logits = device.outputs()[device.graph.outputs.index(roles.logits)]
+    target = image if label is None else label
+    return (_loss(device.graph, logits, target), *loss.right(logits, target))
+
+
+def score_samples(device: Device, samples: Samples) -> tuple[float, ...]:
+    """Return the score of each sample, higher is better: 1 or 0 by top-1, else minus its loss."""
+    restart(device)
+    if loss_of(device.graph).judged_by != "top-1":
+        return tuple(-_judge(device, samples, place)[0] for place in range(len(samples)))
+    encoding = pixel_encoding(device.graph)
+    pairs = zip(samples.images, samples.labels, strict=True)
+    return tuple(float(device.predict(as_input(image, encoding)) == label) for image, label in pairs)
 
 
 def top1(device: Device, samples: Samples, on_progress: Count = ignore, *, threads: int | None = None) -> float:

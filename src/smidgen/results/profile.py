@@ -270,6 +270,26 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     )
 
 
+WARM = 3  # steps until a head that began at zero sends gradients on
+
+
+def sample_instructions(program: Program) -> int:
+    """Return the instructions that learning one sample takes on an emulated board: by a step, or in one pass."""
+    from smidgen.targets.firmware import BoardDevice
+
+    graph, rng = program.graph, np.random.default_rng(0)
+    with program.start() as device:
+        assert isinstance(device, BoardDevice)
+        for step in range(WARM):
+            (image,) = random_inputs(graph.prediction_inputs, rng)
+            _, label = noise_label(graph, step)
+            if graph.one_pass is not None:
+                device.observe(image, int(label or 0))
+            else:
+                device.train(image, label, LEARNING_RATE)
+        return device.counts().total
+
+
 def flash_parts(program: Program, image: Image) -> tuple[FlashPart, ...]:
     """Return what every byte of flash holds, largest first; bytes that no symbol claims come last."""
     weights = _weights(program)

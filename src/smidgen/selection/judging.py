@@ -1,0 +1,258 @@
+"""Candidates judged on the user's own samples: each learns from some of them and is scored on others it never saw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import Lock
+from typing import Literal
+
+import numpy as np
+
+from smidgen.callbacks import ignore
+from smidgen.data import Samples, as_input, pixel_encoding
+from smidgen.ir import Array, Graph, Value, evaluate, roles_of
+from smidgen.ir.rewriting import producers, prune
+from smidgen.learning import Course
+from smidgen.learning.run import not_finite
+from smidgen.learning.testing import label_of, score_samples
+from smidgen.numerics.one_pass import Sums, products, solve
+from smidgen.pipeline import Program, compile
+from smidgen.selection.cuts import Back, back_of, front_of
+from smidgen.targets.device import FEWEST, Device, share_out
+from smidgen.threads import threads_for
+from smidgen.training import Options, build_training
+from smidgen.training.scheme import Scheme
+from smidgen.training.weights import BIAS, WEIGHTS
+
+Start = Literal["new head", "kept head", "one pass"]
+EXAMPLES = 4  # samples that set a program's first exponents
+VIEW_BYTES = 1 << 28  # of what frozen layers made of augmented samples; views are shown again where there are more
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A way to learn: what learns, what the head starts as, and the SRAM that it takes on the board."""
+
+    scheme: Scheme
+    start: Start
+    sram_bytes: int
+    steps: bool = True  # False: one pass is all
+    streamed: bool = True  # the board receives the image row by row
+
+    @property
+    def name(self) -> str:
+        """The candidate in words."""
+        if not self.steps:
+            return "one pass"
+        begun = "one pass, then " if self.start == "one pass" else ""
+        return f"{begun}{self.scheme.name}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a candidate: its rate and steps, the samples it learns from, and those that judge it."""
+
+    candidate: int
+    learning_rate: float  # of one sample; 0 where no step is taken
+    steps: int
+    fold: int
+    half: bool = False  # learns from every second sample of a class, to see what more of them are worth
+
+
+Scores = tuple[float, ...] | None  # of each sample that judges, higher is better; None where the run diverged
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The places of the samples to learn from, and of those that judge."""
+
+    train: tuple[int, ...]
+    held: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Latents:
+    """What the frozen front of a cut made of every sample: of its middle, and of augmented views of it."""
+
+    plain: Array  # [samples, …]
+    views: Array  # [views, samples, …]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The inputs of a head, above their zero point, and what one step of them counts."""
+
+    x: Array  # [samples, features]
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Everything that runs share."""
+
+    model: Graph
+    options: Options
+    course: Course  # whose rate and epochs are those of no run
+    candidates: tuple[Recipe, ...]
+    samples: Samples
+    folds: tuple[Fold, ...]
+    backs: tuple[Back, ...]  # by candidate
+    latents: Mapping[str, Latents]  # by the name of the value at the cut
+    _free: dict[Scheme, list[Device]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def run(self, run: Run) -> Scores:
+        """Learn, and score the samples that judge; threads may run several at once."""
+        with self._device(run.candidate) as device:
+            return self._run(device, run)
+
+    def close(self) -> None:
+        """Give the memory of all devices back."""
+        for devices in self._free.values():
+            for device in devices:
+                device.close()
+
+    def _run(self, device: Device, run: Run) -> Scores:
+        candidate, fold = self.candidates[run.candidate], self.folds[run.fold]
+        first: dict[str, Array] = {v.name: array for v, array in device.graph.state.items()}
+        if candidate.start == "one pass":
+            first |= self._head(run, device.graph.scores.type.shape[1])
+        device.restore(first)
+        if candidate.steps and not self._learn(device, run):
+            return None
+        latents = self.latents[self.backs[run.candidate].value.name].plain
+        return score_samples(device, self._samples(latents, fold.held))
+
+    def _learn(self, device: Device, run: Run) -> bool:
+        """Take the steps of a run; return whether all numbers stayed finite."""
+        places, latents = self._places(run), self.latents[self.backs[run.candidate].value.name]
+        roles, count = roles_of(device.graph), len(places)
+        course = replace(self.course, epochs=max(1, math.ceil(run.steps / count)), learning_rate=run.learning_rate)
+        taken = 0
+        for epoch in range(course.epochs):
+            seen = latents.views[epoch % len(latents.views)]
+            for index in course.order(epoch, count)[: run.steps - taken]:
+                rate = replace(course, epochs=1).rate(0, taken, run.steps)
+                loss = device.train(seen[places[index]], label_of(roles, self.samples, places[index]), rate)
+                taken += 1
+                if not math.isfinite(loss):
+                    return False
+        return not_finite(device.state()) is None
+
+    def _places(self, run: Run) -> tuple[int, ...]:
+        """Return the samples that a run learns from."""
+        train = self.folds[run.fold].train
+        if not run.half:
+            return train
+        of_class: dict[int, list[int]] = {}
+        for place in train:
+            of_class.setdefault(self.samples.labels[place], []).append(place)
+        return tuple(sorted(place for some in of_class.values() for place in some[::2]))
+
+    def _head(self, run: Run, classes: int) -> dict[str, Array]:
+        """Return the head that one pass over the samples of a fold makes."""
+        features, places = self.features, list(self._places(run))
+        labels, x = np.array(self.samples.labels)[places], features.x[places].astype(np.int64)
+        m = np.stack([x[labels == c].sum(axis=0) for c in range(classes)])
+        n = [*np.bincount(labels, minlength=classes), 0]
+        sums = Sums(np.array(n, np.int32), m.astype(np.int32), products(x).astype(np.int32))
+        _, w, b = solve(sums, features.scale, np.zeros(m.shape, np.float32), np.zeros(classes, np.float32))
+        return {WEIGHTS: w, BIAS: b}
+
+    @contextmanager
+    def _device(self, candidate: int) -> Iterator[Device]:
+        """Lend a device with a candidate's program: one that is free, or another."""
+        scheme = self.candidates[candidate].scheme
+        with self._lock:
+            free = self._free.setdefault(scheme, [])
+            device = free.pop() if free else self._program(candidate).start()
+        try:
+            yield device
+        finally:
+            free.append(device)
+
+    def _program(self, candidate: int) -> Program:
+        back = self.backs[candidate]
+        latents = self.latents[back.value.name].plain
+        images = tuple(latents[:: max(1, len(latents) // EXAMPLES)][:EXAMPLES])
+        return compile(back.model, back.scheme(self.candidates[candidate].scheme), options=self.options, images=images)
+
+    @cached_property
+    def features(self) -> Features:
+        """What the head reads of every sample, as one pass counts it."""
+        which = next(i for i, one in enumerate(self.candidates) if not one.scheme.biases)
+        back = self.backs[which]
+        forward = build_training(back.model, back.scheme(self.candidates[which].scheme), self.options, None).forward
+        made_by = producers(forward)
+        flat = made_by[made_by[forward.scores].ins[0]].ins[0]
+        pooled = prune(replace(forward, outputs=(flat,), state={}))
+        found = [evaluate(pooled, x)[0] if pooled.nodes else x for x in self.latents[back.value.name].plain]
+        return Features(np.concatenate(found).astype(np.int16) - flat.type.zero, flat.type.scale)
+
+    def _samples(self, latents: Array, places: Sequence[int]) -> Samples:
+        return replace(self.samples.at(places), images=tuple(latents[place][0] for place in places))
+
+
+def make_bench(
+    model: Graph,
+    options: Options,
+    course: Course,
+    candidates: tuple[Recipe, ...],
+    samples: Samples,
+    folds: tuple[Fold, ...],
+    steps: int,
+    on_progress: Callable[[int, int], None] = ignore,
+) -> Bench:
+    """Compute what frozen layers make of every sample, for runs of up to `steps` steps."""
+    backs = tuple(back_of(model, one.scheme) for one in candidates)
+    values = tuple(dict.fromkeys(back.value for back in backs))
+    epochs = max(1, math.ceil(steps / min(len(fold.train) for fold in folds)))
+    taken = len(samples) * sum(v.type.bytes for v in values)
+    views = 1 if course.augment is None else max(1, min(epochs, VIEW_BYTES // taken))
+    plain = _through(model, values, [(None, i) for i in range(len(samples))], samples, course, on_progress)
+    shown = [(view, i) for view in range(views) for i in range(len(samples))] if course.augment else []
+    seen = _through(model, values, shown, samples, course, on_progress) if shown else plain
+    latents = {v.name: Latents(plain[v.name], seen[v.name].reshape(views, len(samples), *v.type.shape)) for v in values}
+    return Bench(model, options, course, candidates, samples, folds, backs, latents)
+
+
+def _through(
+    model: Graph,
+    values: tuple[Value, ...],
+    shown: Sequence[tuple[int | None, int]],
+    samples: Samples,
+    course: Course,
+    on_progress: Callable[[int, int], None],
+) -> dict[str, Array]:
+    """Return what the front makes of views of samples, by the values' names; view None is the sample's middle."""
+    encoding, inner = pixel_encoding(model), tuple(v for v in values if v != model.image)
+
+    def image(view: int | None, place: int) -> Array:
+        sample = samples.images[place]
+        return as_input(sample, encoding) if view is None else course.image(sample, encoding, view, place)
+
+    found = {v.name: np.empty((len(shown), *v.type.shape), v.type.dtype) for v in values}
+    if not inner:
+        for at, one in enumerate(shown):
+            found[model.image.name][at] = image(*one)
+            on_progress(at + 1, len(shown))
+        return found
+
+    def run(device: Device, one: tuple[int | None, int]) -> tuple[Array, ...]:
+        x = image(*one)
+        made = dict(zip(inner, device.run(x), strict=True))
+        return tuple(made.get(v, x) for v in values)
+
+    with (
+        compile(front_of(model, inner)).start() as device,
+        closing(share_out(device, run, shown, threads_for(len(shown), FEWEST))) as results,
+    ):
+        for at, made in enumerate(results):
+            for v, array in zip(values, made, strict=True):
+                found[v.name][at] = array
+            on_progress(at + 1, len(shown))
+    return found

@@ -1,0 +1,309 @@
+"""The ladder: candidates from cheap to dear, judged on samples held back, until the one to keep is known.
+
+A quarter of the samples is held back; of up to 2,000 samples each judges once, in 4 folds, or in 5 where no class has
+more than 10. Candidates are tried at a few rates by successive halving: all for a quarter of a trial's steps, the
+better third for half of them, and the best three for all steps on every fold, beside the head and the closed-form head.
+The best is kept, or the cheapest that is not worse than it by more than the standard error of their difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from smidgen.callbacks import ignore
+from smidgen.data import Data, Samples
+from smidgen.ir import Array, Graph
+from smidgen.learning import Course, LearningError
+from smidgen.selection.choice import SURE, Choice, Row, shown
+from smidgen.selection.judging import Bench, Fold, Recipe, Run, Scores, make_bench
+from smidgen.selection.rates import BATCH
+from smidgen.selection.trials import limit_samples
+from smidgen.threads import cores, in_order
+from smidgen.training import Options
+
+Effort = Literal["quick", "normal", "thorough"]
+STEPS: Mapping[Effort, int] = {"quick": 40_000, "normal": 400_000, "thorough": 2_000_000}  # of all trials together
+SAMPLES: Mapping[Effort, int] = {"quick": 1_000, "normal": 4_000, "thorough": 20_000}  # learned from, at most
+LEAST_STEPS = 64  # of a run
+CROSS = 2_000  # samples up to which each judges once; of more, a quarter is held back
+FOLDS, MORE_FOLDS, FEW = 4, 5, 10  # folds, and those where no class has more than a few samples
+JUDGES = 200  # samples that judge in the first round, where there are so many
+FROM_NEW = tuple(rate / BATCH for rate in (0.1, 0.4, 1.0, 2.5))
+FROM_ONE_PASS = tuple(rate / BATCH for rate in (0.05, 0.2, 1.0))
+HEAD_MORE = tuple(rate / BATCH for rate in (6.0, 16.0))  # tried for the head alone
+FINALISTS = 3
+
+Tried = tuple[int, float]  # a candidate and a rate
+
+
+@dataclass(frozen=True)
+class LadderProgress:
+    """What is tried, how many steps of all are done, and what leads."""
+
+    doing: str
+    done: int
+    total: int
+    leads: str = ""
+
+
+def make_folds(samples: Samples, classes: int, seed: int) -> tuple[Fold, ...]:
+    """Divide samples into what judges and what is learned from; nothing where no class has two samples.
+
+    A class with a single sample is always learned from.
+    """
+    rng, of_class = np.random.default_rng(seed), dict[int, list[int]]()
+    for place, label in enumerate(samples.labels):
+        of_class.setdefault(label if classes else 0, []).append(place)
+    most = max(map(len, of_class.values()))
+    count = min(most, MORE_FOLDS if classes and most <= FEW else FOLDS)
+    if count < 2:
+        return ()
+    held: list[list[int]] = [[] for _ in range(count)]
+    for shift, places in enumerate(of_class.values()):
+        if len(places) > 1:
+            for i, place in enumerate(rng.permutation(places)):
+                held[(i + shift) % count].append(int(place))
+    everything = set(range(len(samples)))
+    folds = [Fold(tuple(sorted(everything - set(some))), tuple(sorted(some))) for some in held if some]
+    return tuple(folds if len(samples) <= CROSS else folds[:1])
+
+
+def climb(
+    model: Graph,
+    data: Data,
+    candidates: Sequence[Recipe],
+    options: Options,
+    course: Course,
+    *,
+    effort: Effort = "normal",
+    learning_rate: float | None = None,
+    workers: int | None = None,
+    known: Mapping[Run, Scores] | None = None,
+    on_run: Callable[[Run, Scores], None] = ignore,
+    on_progress: Callable[[LadderProgress], None] = ignore,
+) -> Choice:
+    """Judge candidates on the training samples, and choose one; the data's test samples are not looked at.
+
+    `known` are the scores of runs that an earlier call finished; `on_run` gets those of each run as it ends. Candidates
+    are trained and judged on `workers` cores of this machine, all of them without a number; the result is the same.
+    """
+    classes = len(data.classes) if data.label_kind == "classes" else 0
+    samples = limit_samples(data.train, SAMPLES[effort], max(classes, 1))
+    folds = make_folds(samples, classes, course.seed)
+    ordered = tuple(sorted(candidates, key=lambda one: (one.scheme.biases, len(one.scheme.weights), one.steps)))
+    if not folds:
+        return _unjudged(ordered, len(samples), learning_rate)
+    whole = course.epochs * len(data.train)
+    ladder = _Ladder(ordered, folds, min(STEPS[effort], whole), learning_rate, workers or cores())
+    ladder.steps = max(min(int(STEPS[effort] / ladder.work), whole), LEAST_STEPS)
+    ladder.scores, ladder.on_run, ladder.on_progress = dict(known or {}), on_run, on_progress
+    ladder.bench = make_bench(
+        model, options, course, ordered, samples, folds, ladder.steps,
+        lambda done, total: on_progress(LadderProgress("frozen layers", done, total)),
+    )  # fmt: skip
+    chance = max(Counter(samples.labels).values()) / len(samples) if classes else None
+    with closing(ladder.bench):
+        return _choose(ladder, ladder.run(), chance, len(samples), math.sqrt(min(1.0, ladder.steps / whole)))
+
+
+def _unjudged(ordered: tuple[Recipe, ...], samples: int, rate: float | None) -> Choice:
+    """Choose without a judge: one pass, which needs no rate, or the cheapest."""
+    chosen = next((one for one in ordered if not one.steps), ordered[0])
+    reason = f"{samples} samples, one of each class, leave none to judge with; {chosen.name} needs the least of them"
+    return Choice((), chosen, 0, 0.0 if not chosen.steps else rate or FROM_NEW[0], reason, samples, 0, None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """A candidate at its best rate in the last round that it reached."""
+
+    candidate: int
+    row: Row
+    scores: Array  # of each sample that judged
+
+
+class _Ladder:
+    """Candidates under way."""
+
+    bench: Bench
+    on_run: Callable[[Run, Scores], None]
+    on_progress: Callable[[LadderProgress], None]
+
+    def __init__(
+        self, candidates: tuple[Recipe, ...], folds: tuple[Fold, ...], steps: int, rate: float | None, workers: int
+    ) -> None:
+        self.candidates, self.folds, self.steps, self.rate, self.workers = candidates, folds, steps, rate, workers
+        self.scores: dict[Run, Scores] = {}
+        self.done = 0
+        self.tried = [(i, rate) for i, one in enumerate(candidates) for rate in self._rates(one)]
+        self.heads = [one for one in self.tried if not candidates[one[0]].scheme.biases]
+        self.deep = [one for one in self.tried if one not in self.heads]
+        self.first = min(len(folds), -(-JUDGES // len(folds[0].held)))  # folds of the first round
+        self.better = max(2 * FINALISTS, len(self.deep) // 3)  # that go on to the second
+
+    @property
+    def work(self) -> float:
+        """The work of all rounds in runs of all steps; steps of the head alone hardly count."""
+        second = min(self.better, len(self.deep)) * min(2 * self.first, len(self.folds)) / 2
+        return max(len(self.deep) * self.first / 4 + second + min(FINALISTS, len(self.deep)) * len(self.folds), 1.0)
+
+    def run(self) -> list[_Judged]:
+        """Return every candidate, the best first, finalists before others."""
+        first = self._round(self.tried, self.steps // 4, self.first)
+        second = self._round(_best(self.deep, first)[: self.better], self.steps // 2, 2 * self.first)
+        final = list(dict.fromkeys(i for i, _ in _best(second, second)))[:FINALISTS]
+        last = self._round([_at_best_rate(i, second) for i in final], self.steps, len(self.folds))
+        last |= self._round(
+            [_at_best_rate(i, first) for i in dict.fromkeys(i for i, _ in self.heads)], self.steps, len(self.folds)
+        )
+        found = []
+        for i in range(len(self.candidates)):
+            for scores, steps in ((last, self.steps), (second, self.steps // 2), (first, self.steps // 4)):
+                if any(place == i for place, _ in scores):
+                    tried = _at_best_rate(i, scores)
+                    found.append(self._judged(tried, scores[tried], steps, scores is last))
+                    break
+        return sorted(found, key=lambda one: (not one.row.finalist, _order(one.row.score), one.row.sram_bytes))
+
+    def _rates(self, one: Recipe) -> tuple[float, ...]:
+        if not one.steps:
+            return (0.0,)
+        if self.rate is not None:
+            return (self.rate,)
+        if one.start == "one pass":
+            return FROM_ONE_PASS
+        return FROM_NEW if one.scheme.biases else (*FROM_NEW, *HEAD_MORE)
+
+    def _judged(self, tried: Tried, scores: Scores, steps: int, final: bool) -> _Judged:
+        one, found = self.candidates[tried[0]], np.array(scores or ())
+        mean, error = _mean(found) if scores else (None, 0.0)
+        rate = tried[1] if one.steps else None
+        row = Row(one.name, rate, mean, error, found.size, steps, one.sram_bytes, final and bool(scores))
+        return _Judged(tried[0], row, found)
+
+    def _round(self, tried: Sequence[Tried], steps: int, folds: int, half: bool = False) -> dict[Tried, Scores]:
+        """Return the scores of candidates at rates, on the first folds together; None where one diverged."""
+        steps, some = max(steps, LEAST_STEPS), range(min(folds, len(self.folds)))
+        taken = {one: steps if self.candidates[one[0]].steps else 0 for one in tried}
+        runs = {one: [Run(*one, taken[one], fold, half) for fold in some] for one in tried}
+        self._finish([run for of_one in runs.values() for run in of_one])
+        found: dict[Tried, Scores] = {}
+        for one, of_one in runs.items():
+            parts = [self.scores[run] for run in of_one]
+            found[one] = None if None in parts else tuple(score for part in parts for score in part or ())
+        return found
+
+    def _finish(self, runs: Sequence[Run]) -> None:
+        """Run what is not known yet."""
+        missing = [run for run in runs if run not in self.scores]
+        self.done += sum(run.steps for run in runs if run in self.scores)
+        total = max(int(self.work * self.steps), self.done + sum(run.steps for run in missing))
+        with closing(in_order(self.bench.run, missing, self.workers)) as results:
+            for run, scores in zip(missing, results, strict=True):
+                self.scores[run] = scores
+                self.on_run(run, scores)
+                self.done += run.steps
+                doing = f"trying {self.candidates[run.candidate].name}"
+                self.on_progress(LadderProgress(doing, self.done, total, self._leads()))
+
+    def _leads(self) -> str:
+        """Return the name of what leads among the longest runs."""
+        known = [(run.steps, sum(scores) / len(scores), run.candidate) for run, scores in self.scores.items() if scores]
+        return self.candidates[max(known)[2]].name if known else ""
+
+    def with_half(self, judged: _Judged) -> Array:
+        """Return the scores of a candidate that learns from half of the samples."""
+        tried = judged.candidate, judged.row.learning_rate or 0.0
+        return np.array(self._round([tried], self.steps, len(self.folds), half=True)[tried] or ())
+
+
+def _order(score: float | None) -> float:
+    return math.inf if score is None else -score
+
+
+def _best(tried: Sequence[Tried] | Mapping[Tried, Scores], scores: Mapping[Tried, Scores]) -> list[Tried]:
+    """Return candidates at rates, the best first; of equal ones the lower rate, then the cheaper candidate."""
+
+    def order(one: Tried) -> tuple[float, float, int]:
+        found = scores[one]
+        return (_order(sum(found) / len(found) if found else None), one[1], one[0])
+
+    return sorted(tried, key=order)
+
+
+def _at_best_rate(candidate: int, scores: Mapping[Tried, Scores]) -> Tried:
+    return next(one for one in _best(scores, scores) if one[0] == candidate)
+
+
+def _mean(scores: Array) -> tuple[float, float]:
+    """Return the mean of scores and its standard error."""
+    return float(scores.mean()), float(scores.std(ddof=1) / math.sqrt(len(scores))) if len(scores) > 1 else 0.0
+
+
+def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, samples: int, shorter: float) -> Choice:
+    """Keep the best finalist, or the cheapest that is not worse by more than the error of the difference."""
+    finalists = [one for one in judged if one.row.finalist]
+    if not finalists:
+        raise LearningError(
+            f"all of {len(judged)} candidates diverged in their trials: numbers were no longer finite; give a lower "
+            "learning rate"
+        )
+    best, level = finalists[0], list[_Judged]()
+    for one in finalists:
+        mean, error = _mean(best.scores - one.scores)
+        if mean <= error:
+            level.append(one)
+    chosen = min(level, key=lambda one: (one.row.sram_bytes, ladder.candidates[one.candidate].steps))
+    rows, place = tuple(one.row for one in judged), judged.index(chosen)
+    choice = Choice(
+        rows, ladder.candidates[chosen.candidate], place, (chosen.row.learning_rate or 0.0) * shorter,
+        _reason(ladder, finalists, chosen, chance), samples, len(ladder.folds), chance,
+    )  # fmt: skip
+    if choice.learned:
+        return replace(choice, notes=_advice(ladder, finalists, chance))
+    nothing = (
+        f"nothing was learned: {shown(chosen.row, chance)} of the samples held back are right, and always giving the "
+        f"most frequent class is right for {chance:.1%}; check the labels"
+    )
+    return replace(choice, reason=nothing, notes=(nothing,))
+
+
+def _reason(ladder: _Ladder, finalists: list[_Judged], chosen: _Judged, chance: float | None) -> str:
+    """Say why a candidate is kept."""
+    row, best = chosen.row, finalists[0]
+    judged = f"{shown(row, chance)} on {row.judged_with:,} samples held back"
+    if chosen != best:
+        found = shown(best.row, chance)
+        return f"{judged}; {best.row.name} reaches {found}, which is within the error of their difference"
+    more = next((one for one in finalists if ladder.candidates[one.candidate].scheme.biases), None)
+    if more is not None and not ladder.candidates[chosen.candidate].scheme.biases:
+        mean, error = _mean(chosen.scores - more.scores)
+        what = "harms" if mean > error else "adds nothing"
+        return f"{judged}; more learning {what} here, {more.row.name} reaches {shown(more.row, chance)}"
+    others = [one.row for one in finalists if one != chosen]
+    second = f"; next is {others[0].name} with {shown(others[0], chance)}" if others else ""
+    return f"{judged}, the best of {len(ladder.candidates)} candidates{second}"
+
+
+def _advice(ladder: _Ladder, finalists: list[_Judged], chance: float | None) -> tuple[str, ...]:
+    """Say what would do better: more samples, where half of them do clearly worse. Nothing where nothing would."""
+    head = next((one for one in finalists if not ladder.candidates[one.candidate].scheme.biases), None)
+    if head is None or chance is None:
+        return ()
+    half = ladder.with_half(head)
+    if half.size != head.scores.size:
+        return ()
+    gain, error = _mean(head.scores - half)
+    if gain <= SURE * error:
+        return ()
+    return (
+        f"more samples would help: {head.row.name} reaches {half.mean():.1%} with half of them, and "
+        f"{head.row.score:.1%} with all",
+    )

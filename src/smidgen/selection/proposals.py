@@ -1,0 +1,119 @@
+"""The candidates of a ladder: what a budget of SRAM allows on a board, from the head alone to everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from smidgen.callbacks import ignore
+from smidgen.codegen.entries import audio_bytes
+from smidgen.errors import PlanError, StreamError, TargetError
+from smidgen.ir import Graph
+from smidgen.pipeline import compile
+from smidgen.selection.contributions import Contributions
+from smidgen.selection.found import Found
+from smidgen.selection.judging import Recipe, Start
+from smidgen.selection.problem import SearchError
+from smidgen.selection.refinement import Planner
+from smidgen.selection.searching import Searcher
+from smidgen.targets.boards import KIB
+from smidgen.targets.device import Target
+from smidgen.training import Options
+from smidgen.training.head import layers
+from smidgen.training.scheme import Scheme, load_scheme
+
+PARTS = (1.0, 0.75, 0.5)  # of the budget, for which schemes are searched
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """Candidates within a budget, and the gain over the head that contributions predict for the largest one."""
+
+    candidates: tuple[Recipe, ...]
+    predicted: float
+
+
+def propose(
+    graph: Graph,
+    contributions: Contributions,
+    budget: int,
+    target: Target,
+    options: Options,
+    *,
+    streamed_input: bool = True,
+    on_plan: Callable[[int], None] = ignore,
+) -> Proposals:
+    """Return every candidate that fits: schemes that were searched, the last biases, the last layers, everything.
+
+    Raise SearchError where the budget is too small for the head alone.
+    """
+    searcher = Searcher(graph, contributions, target, options, False, streamed_input, on_plan)
+    assert searcher.planner is not None
+    planner, whole = searcher.planner, searcher.search(budget)
+    schemes = [load_scheme("head", graph)]
+    for part in PARTS:
+        found = whole if part == PARTS[0] else _searched(searcher, int(budget * part))
+        if found is not None and found.scheme.biases:
+            schemes.append(replace(found.scheme, name=f"searched for {int(budget * part) / KIB:.0f} KB"))
+    offered = [(scheme, planner) for scheme in schemes] + list(_simple(graph, planner, budget))
+    head = options.head_of(graph)
+    once = head.start == "new" and head.dtype == "float32" and options.loss == "softmax" and not graph.variables
+    kept, seen = list[Recipe](), set[object]()
+    for scheme, plans in offered:
+        same = (scheme.biases, scheme.weights, options.bits(scheme) if scheme.weights else 0)
+        if same in seen:
+            continue
+        seen.add(same)
+        start: Start = "new head" if head.start == "new" else "kept head"
+        kept.append(Recipe(scheme, start, plans(scheme).sram, streamed=plans.streamed_input))
+        more = _with_one_pass(graph, scheme, plans, options) if once else None
+        if more is not None and more <= budget:
+            kept.append(replace(kept[-1], start="one pass", sram_bytes=more))
+            if not scheme.biases:
+                kept.append(replace(kept[-1], steps=False))
+    return Proposals(tuple(kept), whole.gain)
+
+
+def _searched(searcher: Searcher, budget: int) -> Found | None:
+    try:
+        return searcher.search(budget)
+    except SearchError:  # the head alone takes more than this part of the budget
+        return None
+
+
+def _simple(graph: Graph, planner: Planner, budget: int) -> Iterator[tuple[Scheme, Planner]]:
+    """Yield the most biases of the later half, and the most last layers, that fit; all layers are `full`.
+
+    Where the first layers learn, they read the image again: it is held whole.
+    """
+    count, whole = len(layers(graph)), replace(planner, streamed_input=False, _known={})
+
+    def fits(name: str) -> Planner | None:
+        for one in (planner, whole) if planner.streamed_input else (planner,):
+            with suppress(StreamError):
+                return one if one(load_scheme(name, graph)).sram <= budget else None
+        return None
+
+    for kind, most in (("bias", -(-count // 2)), ("last", count)):
+        found, fitting, too_many = None, 0, most + 1
+        while too_many - fitting > 1:
+            middle = (fitting + too_many) // 2
+            if plans := fits(f"{kind}:{middle}"):
+                found, fitting = plans, middle
+            else:
+                too_many = middle
+        if found is not None:
+            name = "full" if kind == "last" and fitting == count else f"{kind}:{fitting}"
+            yield load_scheme(name, graph), found
+
+
+def _with_one_pass(graph: Graph, scheme: Scheme, planner: Planner, options: Options) -> int | None:
+    """Return the SRAM of a scheme's program that also learns in one pass; None where the board has less."""
+    try:
+        program = compile(
+            graph, scheme, planner.target, options=options, streamed_input=planner.streamed_input, one_pass=True
+        )
+    except (TargetError, PlanError):
+        return None
+    return program.memory.sram + planner.target.overhead + audio_bytes(program.graph)
