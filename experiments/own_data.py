@@ -69,35 +69,38 @@ def some_of_each(data: Data, each: int | None, seed: int) -> Data:
     return replace(data, train=data.train.at(sorted(int(place) for place in kept)))
 
 
+def offered(case: Case, graph: Graph, classes: int) -> tuple[Recipe, ...]:
+    """Return the candidates of a fit."""
+    options = Options(classes, seed=case.seed)
+    return propose(graph, shipped_or_estimated(graph), parse_size(case.budget), find(BOARD), options).candidates
+
+
 def ways_of(
-    case: Case, graph: Graph, whole: Data, published: Sequence[str], workers: int | None = None
+    case: Case,
+    graph: Graph,
+    whole: Data,
+    candidates: Sequence[Recipe],
+    published: Sequence[str],
+    workers: int | None = None,
 ) -> Iterator[Way]:
     """Yield what `fit` keeps, then every other way, each judged once with the test samples."""
     data = some_of_each(whole, case.each, case.seed)
     options = Options(len(data.classes), seed=case.seed)
     course = Course(usual_epochs(len(data.train)), 0.0, augment=Augment(), seed=case.seed)
-    found = propose(graph, shipped_or_estimated(graph), parse_size(case.budget), find(BOARD), options)
-    searched = next(one for one in found.candidates if one.scheme.name.startswith("searched"))
-    others = [
-        ("head", found.candidates[0]),
-        ("searched", searched),
-        *((name, Recipe(load_scheme(name, graph), "new head", 0)) for name in published),
-    ]
-    ways = [("fit", found.candidates), *((name, (one,)) for name, one in others)]
+    searched = next(one for one in candidates if one.scheme.name.startswith("searched"))
+    others = [("head", candidates[0]), ("searched", searched)]
+    others += [(name, Recipe(load_scheme(name, graph), "new head", 0)) for name in published]
     choices = []
-    for name, candidates in ways:
-        choices.append((name, climb(graph, data, candidates, options, course, effort=case.effort, workers=workers)))
-    kept = tuple(choice.candidate for _, choice in choices)
+    for name, some in (("fit", candidates), *((name, (one,)) for name, one in others)):
+        choices.append((name, climb(graph, data, some, options, course, effort=case.effort, workers=workers)))
     train, test = len(data.train), len(data.test)
     both = Samples((*data.train.images, *data.test.images), (*data.train.labels, *data.test.labels))
     fold = Fold(tuple(range(train)), tuple(range(train, train + test)))
-    steps = course.epochs * train
+    steps, kept = course.epochs * train, tuple(choice.candidate for _, choice in choices)
     with closing(make_bench(graph, options, course, kept, both, (fold,), steps)) as bench:
         for place, (name, choice) in enumerate(choices):
-            taken = steps if choice.candidate.steps else 0
-            scores = bench.run(Run(place, choice.learning_rate, taken, 0))
-            row = choice.rows[choice.chosen] if choice.rows else None
-            yield Way(
-                case, name, choice.candidate.name, choice.learning_rate, row.score if row else None, row.error if row else 0.0,
-                math.fsum(scores) / len(scores) if scores else 0.0, choice.candidate.sram_bytes,
-            )  # fmt: skip
+            one = choice.candidate
+            scores = bench.run(Run(place, choice.learning_rate, steps if one.steps else 0, 0))
+            judged, error = (choice.rows[choice.chosen].score, choice.rows[choice.chosen].error)
+            top1 = math.fsum(scores) / len(scores) if scores else 0.0
+            yield Way(case, name, one.name, choice.learning_rate, judged, error, top1, one.sram_bytes)

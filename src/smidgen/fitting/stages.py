@@ -171,7 +171,8 @@ class Stages:
         )  # fmt: skip
         with open_runs(self.folder / RUNS, digest_of(found, self.data.digest(), self.wish)) as runs:
             choice = climb(
-                self.graph, self.data, found.candidates, self.options, self.wish.course, effort=self.wish.effort,
+                self.graph, self.data, found.candidates, self.options, self.wish.course,
+                beyond=found.beyond if self.wish.effort != "quick" else (), effort=self.wish.effort,
                 learning_rate=self.wish.rate, known=runs.known, on_run=runs.add, on_progress=self._judging,
             )  # fmt: skip
         measured = self.contributions.conditions.judged_with > 0

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from smidgen.callbacks import ignore
-from smidgen.data import Samples, as_input, pixel_encoding
+from smidgen.data import Samples, as_input, examples, pixel_encoding
 from smidgen.ir import Array, Graph, Value, evaluate, roles_of
 from smidgen.ir.rewriting import producers, prune
 from smidgen.learning import Course
@@ -40,14 +40,14 @@ class Recipe:
     scheme: Scheme
     start: Start
     sram_bytes: int
-    steps: bool = True  # False: one pass is all
+    steps: bool = True  # False: one pass is all, or with a kept head nothing is learned
     streamed: bool = True  # the board receives the image row by row
 
     @property
     def name(self) -> str:
         """The candidate in words."""
         if not self.steps:
-            return "one pass"
+            return "one pass" if self.start == "one pass" else "the model as it is"
         begun = "one pass, then " if self.start == "one pass" else ""
         return f"{begun}{self.scheme.name}"
 
@@ -76,10 +76,10 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Latents:
-    """What the frozen front of a cut made of every sample: of its middle, and of augmented views of it."""
+    """What the frozen front of a cut made of every sample, and of augmented views of those that are learned from."""
 
     plain: Array  # [samples, …]
-    views: Array  # [views, samples, …]
+    views: Array  # [views, samples that are learned from, …]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class Bench:
     samples: Samples
     folds: tuple[Fold, ...]
     backs: tuple[Back, ...]  # by candidate
-    latents: Mapping[str, Latents]  # by the name of the value at the cut
+    latents: Mapping[str, Latents]  # by the name of the value at the cut; none where nothing is cut off
     _free: dict[Scheme, list[Device]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -124,24 +124,30 @@ class Bench:
         device.restore(first)
         if candidate.steps and not self._learn(device, run):
             return None
-        latents = self.latents[self.backs[run.candidate].value.name].plain
-        return score_samples(device, self._samples(latents, fold.held))
+        return score_samples(device, self._held(self.backs[run.candidate], fold.held))
 
     def _learn(self, device: Device, run: Run) -> bool:
         """Take the steps of a run; return whether all numbers stayed finite."""
-        places, latents = self._places(run), self.latents[self.backs[run.candidate].value.name]
+        places, view = self._places(run), self._views(self.backs[run.candidate])
         roles, count = roles_of(device.graph), len(places)
         course = replace(self.course, epochs=max(1, math.ceil(run.steps / count)), learning_rate=run.learning_rate)
         taken = 0
         for epoch in range(course.epochs):
-            seen = latents.views[epoch % len(latents.views)]
             for index in course.order(epoch, count)[: run.steps - taken]:
-                rate = replace(course, epochs=1).rate(0, taken, run.steps)
-                loss = device.train(seen[places[index]], label_of(roles, self.samples, places[index]), rate)
+                rate, place = replace(course, epochs=1).rate(0, taken, run.steps), places[index]
+                loss = device.train(view(epoch, place), label_of(roles, self.samples, place), rate)
                 taken += 1
                 if not math.isfinite(loss):
                     return False
         return not_finite(device.state()) is None
+
+    def _views(self, back: Back) -> Callable[[int, int], Array]:
+        """Return what gives a sample as an epoch shows it to the back of a cut."""
+        if back.value == self.model.image:
+            encoding = pixel_encoding(self.model)
+            return lambda epoch, place: self.course.image(self.samples.images[place], encoding, epoch, place)
+        views = self.latents[back.value.name].views
+        return lambda epoch, place: views[epoch % len(views), self.learned[place]]
 
     def _places(self, run: Run) -> tuple[int, ...]:
         """Return the samples that a run learns from."""
@@ -163,6 +169,11 @@ class Bench:
         _, w, b = solve(sums, features.scale, np.zeros(m.shape, np.float32), np.zeros(classes, np.float32))
         return {WEIGHTS: w, BIAS: b}
 
+    @cached_property
+    def learned(self) -> dict[int, int]:
+        """The samples that some run learns from, each with its place among them."""
+        return _numbered(self.folds)
+
     @contextmanager
     def _device(self, candidate: int) -> Iterator[Device]:
         """Lend a device with a candidate's program: one that is free, or another."""
@@ -176,9 +187,8 @@ class Bench:
             free.append(device)
 
     def _program(self, candidate: int) -> Program:
-        back = self.backs[candidate]
-        latents = self.latents[back.value.name].plain
-        images = tuple(latents[:: max(1, len(latents) // EXAMPLES)][:EXAMPLES])
+        back, some = self.backs[candidate], range(0, len(self.samples), max(1, len(self.samples) // EXAMPLES))
+        images = examples(self._held(back, some[:EXAMPLES]), pixel_encoding(back.model))
         return compile(back.model, back.scheme(self.candidates[candidate].scheme), options=self.options, images=images)
 
     @cached_property
@@ -193,8 +203,18 @@ class Bench:
         found = [evaluate(pooled, x)[0] if pooled.nodes else x for x in self.latents[back.value.name].plain]
         return Features(np.concatenate(found).astype(np.int16) - flat.type.zero, flat.type.scale)
 
-    def _samples(self, latents: Array, places: Sequence[int]) -> Samples:
-        return replace(self.samples.at(places), images=tuple(latents[place][0] for place in places))
+    def _held(self, back: Back, places: Sequence[int]) -> Samples:
+        """Return samples as the back of a cut takes them."""
+        found = self.samples.at(places)
+        if back.value == self.model.image:
+            return found
+        latents = self.latents[back.value.name].plain
+        return replace(found, images=tuple(latents[place][0] for place in places))
+
+
+def _numbered(folds: tuple[Fold, ...]) -> dict[int, int]:
+    learned = sorted({place for fold in folds for place in fold.train})
+    return {place: row for row, place in enumerate(learned)}
 
 
 def make_bench(
@@ -209,14 +229,21 @@ def make_bench(
 ) -> Bench:
     """Compute what frozen layers make of every sample, for runs of up to `steps` steps."""
     backs = tuple(back_of(model, one.scheme) for one in candidates)
-    values = tuple(dict.fromkeys(back.value for back in backs))
+    values = tuple(dict.fromkeys(back.value for back in backs if back.value != model.image))
     epochs = max(1, math.ceil(steps / min(len(fold.train) for fold in folds)))
-    taken = len(samples) * sum(v.type.bytes for v in values)
-    views = 1 if course.augment is None else max(1, min(epochs, VIEW_BYTES // taken))
-    plain = _through(model, values, [(None, i) for i in range(len(samples))], samples, course, on_progress)
-    shown = [(view, i) for view in range(views) for i in range(len(samples))] if course.augment else []
-    seen = _through(model, values, shown, samples, course, on_progress) if shown else plain
-    latents = {v.name: Latents(plain[v.name], seen[v.name].reshape(views, len(samples), *v.type.shape)) for v in values}
+    learned = _numbered(folds)
+    taken = len(learned) * sum(v.type.bytes for v in values)
+    views = 0 if course.augment is None else max(1, min(epochs, VIEW_BYTES // max(taken, 1)))
+    shown: list[tuple[int | None, int]] = [(None, place) for place in range(len(samples))]
+    shown += [(view, place) for view in range(views) for place in learned]
+    made = _through(model, values, shown, samples, course, on_progress) if values else {}
+    latents = {}
+    for name, found in made.items():
+        plain = found[: len(samples)]
+        seen = (
+            found[len(samples) :].reshape(-1, len(learned), *found.shape[1:]) if views else plain[None, list(learned)]
+        )
+        latents[name] = Latents(plain, seen)
     return Bench(model, options, course, candidates, samples, folds, backs, latents)
 
 
@@ -229,26 +256,16 @@ def _through(
     on_progress: Callable[[int, int], None],
 ) -> dict[str, Array]:
     """Return what the front makes of views of samples, by the values' names; view None is the sample's middle."""
-    encoding, inner = pixel_encoding(model), tuple(v for v in values if v != model.image)
-
-    def image(view: int | None, place: int) -> Array:
-        sample = samples.images[place]
-        return as_input(sample, encoding) if view is None else course.image(sample, encoding, view, place)
-
-    found = {v.name: np.empty((len(shown), *v.type.shape), v.type.dtype) for v in values}
-    if not inner:
-        for at, one in enumerate(shown):
-            found[model.image.name][at] = image(*one)
-            on_progress(at + 1, len(shown))
-        return found
+    encoding = pixel_encoding(model)
 
     def run(device: Device, one: tuple[int | None, int]) -> tuple[Array, ...]:
-        x = image(*one)
-        made = dict(zip(inner, device.run(x), strict=True))
-        return tuple(made.get(v, x) for v in values)
+        view, place = one
+        sample = samples.images[place]
+        return device.run(as_input(sample, encoding) if view is None else course.image(sample, encoding, view, place))
 
+    found = {v.name: np.empty((len(shown), *v.type.shape), v.type.dtype) for v in values}
     with (
-        compile(front_of(model, inner)).start() as device,
+        compile(front_of(model, values)).start() as device,
         closing(share_out(device, run, shown, threads_for(len(shown), FEWEST))) as results,
     ):
         for at, made in enumerate(results):

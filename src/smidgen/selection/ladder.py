@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -37,7 +37,7 @@ FOLDS, MORE_FOLDS, FEW = 4, 5, 10  # folds, and those where no class has more th
 JUDGES = 200  # samples that judge in the first round, where there are so many
 FROM_NEW = tuple(rate / BATCH for rate in (0.1, 0.4, 1.0, 2.5))
 FROM_ONE_PASS = tuple(rate / BATCH for rate in (0.05, 0.2, 1.0))
-HEAD_MORE = tuple(rate / BATCH for rate in (6.0, 16.0))  # tried for the head alone
+HIGHER, HIGHEST = 2.5, 20.0 / BATCH  # the factor to the next rate where the highest was best, and where that ends
 FINALISTS = 3
 
 Tried = tuple[int, float]  # a candidate and a rate
@@ -82,6 +82,7 @@ def climb(
     options: Options,
     course: Course,
     *,
+    beyond: Sequence[Recipe] = (),
     effort: Effort = "normal",
     learning_rate: float | None = None,
     workers: int | None = None,
@@ -93,6 +94,7 @@ def climb(
 
     `known` are the scores of runs that an earlier call finished; `on_run` gets those of each run as it ends. Candidates
     are trained and judged on `workers` cores of this machine, all of them without a number; the result is the same.
+    `beyond` are candidates of a larger budget, tried only to say what it would bring.
     """
     classes = len(data.classes) if data.label_kind == "classes" else 0
     samples = limit_samples(data.train, SAMPLES[effort], max(classes, 1))
@@ -101,11 +103,11 @@ def climb(
     if not folds:
         return _unjudged(ordered, len(samples), learning_rate)
     whole = course.epochs * len(data.train)
-    ladder = _Ladder(ordered, folds, min(STEPS[effort], whole), learning_rate, workers or cores())
+    ladder = _Ladder(ordered, folds, min(STEPS[effort], whole), learning_rate, workers or cores(), tuple(beyond))
     ladder.steps = max(min(int(STEPS[effort] / ladder.work), whole), LEAST_STEPS)
     ladder.scores, ladder.on_run, ladder.on_progress = dict(known or {}), on_run, on_progress
     ladder.bench = make_bench(
-        model, options, course, ordered, samples, folds, ladder.steps,
+        model, options, course, ladder.everything, samples, folds, ladder.steps,
         lambda done, total: on_progress(LadderProgress("frozen layers", done, total)),
     )  # fmt: skip
     chance = max(Counter(samples.labels).values()) / len(samples) if classes else None
@@ -137,14 +139,20 @@ class _Ladder:
     on_progress: Callable[[LadderProgress], None]
 
     def __init__(
-        self, candidates: tuple[Recipe, ...], folds: tuple[Fold, ...], steps: int, rate: float | None, workers: int
+        self,
+        candidates: tuple[Recipe, ...],
+        folds: tuple[Fold, ...],
+        steps: int,
+        rate: float | None,
+        workers: int,
+        beyond: tuple[Recipe, ...],
     ) -> None:
-        self.candidates, self.folds, self.steps, self.rate, self.workers = candidates, folds, steps, rate, workers
+        self.candidates, self.everything = candidates, (*candidates, *beyond)
+        self.folds, self.steps, self.rate, self.workers = folds, steps, rate, workers
         self.scores: dict[Run, Scores] = {}
         self.done = 0
         self.tried = [(i, rate) for i, one in enumerate(candidates) for rate in self._rates(one)]
-        self.heads = [one for one in self.tried if not candidates[one[0]].scheme.biases]
-        self.deep = [one for one in self.tried if one not in self.heads]
+        self.deep = [one for one in self.tried if candidates[one[0]].scheme.biases]
         self.first = min(len(folds), -(-JUDGES // len(folds[0].held)))  # folds of the first round
         self.better = max(2 * FINALISTS, len(self.deep) // 3)  # that go on to the second
 
@@ -157,11 +165,16 @@ class _Ladder:
     def run(self) -> list[_Judged]:
         """Return every candidate, the best first, finalists before others."""
         first = self._round(self.tried, self.steps // 4, self.first)
-        second = self._round(_best(self.deep, first)[: self.better], self.steps // 2, 2 * self.first)
+        while more := self._higher(first):
+            first |= self._round(more, self.steps // 4, self.first)
+        deep = [one for one in first if self.candidates[one[0]].scheme.biases]
+        second = self._round(_best(deep, first)[: self.better], self.steps // 2, 2 * self.first)
         final = list(dict.fromkeys(i for i, _ in _best(second, second)))[:FINALISTS]
         last = self._round([_at_best_rate(i, second) for i in final], self.steps, len(self.folds))
         last |= self._round(
-            [_at_best_rate(i, first) for i in dict.fromkeys(i for i, _ in self.heads)], self.steps, len(self.folds)
+            [_at_best_rate(i, first) for i, one in enumerate(self.candidates) if not one.scheme.biases],
+            self.steps,
+            len(self.folds),
         )
         found = []
         for i in range(len(self.candidates)):
@@ -172,6 +185,21 @@ class _Ladder:
                     break
         return sorted(found, key=lambda one: (not one.row.finalist, _order(one.row.score), one.row.sram_bytes))
 
+    def _higher(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
+        """Return the next rate of every candidate that is no better at any other than at the highest it was tried at."""
+        found = []
+        for i, one in enumerate(self.candidates):
+            most = max(rate for place, rate in scores if place == i)
+            best, at_most = scores[_at_best_rate(i, scores)], scores[i, most]
+            if one.steps and self.rate is None and most < HIGHEST and at_most and sum(at_most) >= sum(best or ()):
+                found.append((i, HIGHER * most))
+        return found
+
+    def learns(self, judged: _Judged) -> bool:
+        """Return whether a candidate learns anything: the model as it is stands beside them to compare with."""
+        one = self.candidates[judged.candidate]
+        return one.steps or one.start == "one pass"
+
     def _rates(self, one: Recipe) -> tuple[float, ...]:
         if not one.steps:
             return (0.0,)
@@ -179,7 +207,7 @@ class _Ladder:
             return (self.rate,)
         if one.start == "one pass":
             return FROM_ONE_PASS
-        return FROM_NEW if one.scheme.biases else (*FROM_NEW, *HEAD_MORE)
+        return FROM_NEW
 
     def _judged(self, tried: Tried, scores: Scores, steps: int, final: bool) -> _Judged:
         one, found = self.candidates[tried[0]], np.array(scores or ())
@@ -191,7 +219,7 @@ class _Ladder:
     def _round(self, tried: Sequence[Tried], steps: int, folds: int, half: bool = False) -> dict[Tried, Scores]:
         """Return the scores of candidates at rates, on the first folds together; None where one diverged."""
         steps, some = max(steps, LEAST_STEPS), range(min(folds, len(self.folds)))
-        taken = {one: steps if self.candidates[one[0]].steps else 0 for one in tried}
+        taken = {one: steps if self.everything[one[0]].steps else 0 for one in tried}
         runs = {one: [Run(*one, taken[one], fold, half) for fold in some] for one in tried}
         self._finish([run for of_one in runs.values() for run in of_one])
         found: dict[Tried, Scores] = {}
@@ -210,18 +238,33 @@ class _Ladder:
                 self.scores[run] = scores
                 self.on_run(run, scores)
                 self.done += run.steps
-                doing = f"trying {self.candidates[run.candidate].name}"
+                doing = f"trying {self.everything[run.candidate].name}"
                 self.on_progress(LadderProgress(doing, self.done, total, self._leads()))
 
     def _leads(self) -> str:
         """Return the name of what leads among the longest runs."""
-        known = [(run.steps, sum(scores) / len(scores), run.candidate) for run, scores in self.scores.items() if scores]
+        inside = [
+            (run, scores) for run, scores in self.scores.items() if scores and run.candidate < len(self.candidates)
+        ]
+        known = [(run.steps, sum(scores) / len(scores), run.candidate) for run, scores in inside]
         return self.candidates[max(known)[2]].name if known else ""
 
     def with_half(self, judged: _Judged) -> Array:
         """Return the scores of a candidate that learns from half of the samples."""
-        tried = judged.candidate, judged.row.learning_rate or 0.0
-        return np.array(self._round([tried], self.steps, len(self.folds), half=True)[tried] or ())
+        return self._again(judged.candidate, judged, half=True)
+
+    def beyond(self, judged: _Judged) -> tuple[Recipe, Array] | None:
+        """Return what a larger budget allows, and its scores; None where nothing does."""
+        start = self.candidates[judged.candidate].start
+        for place, one in enumerate(self.everything):
+            if place >= len(self.candidates) and one.start == start:
+                return one, self._again(place, judged)
+        return None
+
+    def _again(self, place: int, judged: _Judged, half: bool = False) -> Array:
+        """Return the scores of a candidate at the rate of another, in a last round; none where it diverged."""
+        tried = place, judged.row.learning_rate or 0.0
+        return np.array(self._round([tried], self.steps, len(self.folds), half)[tried] or ())
 
 
 def _order(score: float | None) -> float:
@@ -255,8 +298,9 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
             f"all of {len(judged)} candidates diverged in their trials: numbers were no longer finite; give a lower "
             "learning rate"
         )
-    best, level = finalists[0], list[_Judged]()
-    for one in finalists:
+    able = [one for one in finalists if ladder.learns(one)]
+    best, level = able[0], list[_Judged]()
+    for one in able:
         mean, error = _mean(best.scores - one.scores)
         if mean <= error:
             level.append(one)
@@ -264,10 +308,10 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
     rows, place = tuple(one.row for one in judged), judged.index(chosen)
     choice = Choice(
         rows, ladder.candidates[chosen.candidate], place, (chosen.row.learning_rate or 0.0) * shorter,
-        _reason(ladder, finalists, chosen, chance), samples, len(ladder.folds), chance,
+        _reason(ladder, able, chosen, chance), samples, len(ladder.folds), chance,
     )  # fmt: skip
     if choice.learned:
-        return replace(choice, notes=_advice(ladder, finalists, chance))
+        return replace(choice, notes=tuple(_advice(ladder, finalists, chosen, chance)))
     nothing = (
         f"nothing was learned: {shown(chosen.row, chance)} of the samples held back are right, and always giving the "
         f"most frequent class is right for {chance:.1%}; check the labels"
@@ -292,18 +336,34 @@ def _reason(ladder: _Ladder, finalists: list[_Judged], chosen: _Judged, chance: 
     return f"{judged}, the best of {len(ladder.candidates)} candidates{second}"
 
 
-def _advice(ladder: _Ladder, finalists: list[_Judged], chance: float | None) -> tuple[str, ...]:
-    """Say what would do better: more samples, where half of them do clearly worse. Nothing where nothing would."""
-    head = next((one for one in finalists if not ladder.candidates[one.candidate].scheme.biases), None)
-    if head is None or chance is None:
-        return ()
+def _advice(ladder: _Ladder, finalists: list[_Judged], chosen: _Judged, chance: float | None) -> Iterator[str]:
+    """Yield what would do better by the samples held back; nothing where nothing would."""
+    for one in finalists:
+        if not ladder.learns(one):
+            gain, error = _mean(chosen.scores - one.scores)
+            if gain <= error:
+                found, reached = shown(one.row, chance), shown(chosen.row, chance)
+                yield f"learning adds nothing here: the model as it is reaches {found}, {chosen.row.name} {reached}"
+    if chance is None:
+        return
+    head = next((one for one in finalists if not ladder.candidates[one.candidate].scheme.biases), chosen)
     half = ladder.with_half(head)
-    if half.size != head.scores.size:
-        return ()
-    gain, error = _mean(head.scores - half)
-    if gain <= SURE * error:
-        return ()
-    return (
-        f"more samples would help: {head.row.name} reaches {half.mean():.1%} with half of them, and "
-        f"{head.row.score:.1%} with all",
-    )
+    if _is_more(head.scores, half):
+        reached = f"{half.mean():.1%} with half of them, and {head.row.score:.1%} with all"
+        yield f"more samples would help: {head.row.name} reaches {reached}"
+    if not ladder.candidates[chosen.candidate].scheme.biases or (larger := ladder.beyond(chosen)) is None:
+        return
+    recipe, scores = larger
+    if _is_more(scores, chosen.scores):
+        yield (
+            f"a larger budget would help: {recipe.name} reaches {scores.mean():.1%} of the samples held back in "
+            f"{recipe.sram_bytes:,} bytes of SRAM, {chosen.row.name} {chosen.row.score:.1%}"
+        )
+
+
+def _is_more(scores: Array, than: Array) -> bool:
+    """Return whether scores of the same samples are clearly higher."""
+    if scores.size != than.size:
+        return False  # one of them diverged
+    gain, error = _mean(scores - than)
+    return gain > SURE * error

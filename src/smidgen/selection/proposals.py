@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -13,17 +13,19 @@ from smidgen.ir import Graph
 from smidgen.pipeline import compile
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.found import Found
-from smidgen.selection.judging import Recipe, Start
+from smidgen.selection.judging import Recipe
 from smidgen.selection.problem import SearchError
 from smidgen.selection.refinement import Planner
 from smidgen.selection.searching import Searcher
 from smidgen.targets.boards import KIB
 from smidgen.targets.device import Target
+from smidgen.targets.firmware import BoardTarget
 from smidgen.training import Options
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, load_scheme
 
 PARTS = (1.0, 0.75, 0.5)  # of the budget, for which schemes are searched
+BEYOND, WORTH = 2.0, 1.25  # times the budget: what is looked at beyond it, and the least that is worth a look
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Proposals:
     """Candidates within a budget, and the gain over the head that contributions predict for the largest one."""
 
     candidates: tuple[Recipe, ...]
+    beyond: tuple[Recipe, ...]  # that a larger budget would allow
     predicted: float
 
 
@@ -55,24 +58,45 @@ def propose(
     for part in PARTS:
         found = whole if part == PARTS[0] else _searched(searcher, int(budget * part))
         if found is not None and found.scheme.biases:
-            schemes.append(replace(found.scheme, name=f"searched for {int(budget * part) / KIB:.0f} KB"))
-    offered = [(scheme, planner) for scheme in schemes] + list(_simple(graph, planner, budget))
-    head = options.head_of(graph)
-    once = head.start == "new" and head.dtype == "float32" and options.loss == "softmax" and not graph.variables
+            schemes.append(replace(found.scheme, name=_name(int(budget * part))))
     kept, seen = list[Recipe](), set[object]()
-    for scheme, plans in offered:
+    for scheme, plans in [*((scheme, planner) for scheme in schemes), *_simple(graph, planner, budget)]:
         same = (scheme.biases, scheme.weights, options.bits(scheme) if scheme.weights else 0)
-        if same in seen:
-            continue
-        seen.add(same)
-        start: Start = "new head" if head.start == "new" else "kept head"
-        kept.append(Recipe(scheme, start, plans(scheme).sram, streamed=plans.streamed_input))
-        more = _with_one_pass(graph, scheme, plans, options) if once else None
-        if more is not None and more <= budget:
-            kept.append(replace(kept[-1], start="one pass", sram_bytes=more))
-            if not scheme.biases:
-                kept.append(replace(kept[-1], steps=False))
-    return Proposals(tuple(kept), whole.gain)
+        if same not in seen:
+            seen.add(same)
+            kept += _starts(graph, scheme, plans, options, budget)
+    return Proposals(tuple(kept), _beyond(searcher, planner, budget, kept), whole.gain)
+
+
+def _name(budget: int) -> str:
+    return f"searched for {budget / KIB:.0f} KB"
+
+
+def _starts(graph: Graph, scheme: Scheme, plans: Planner, options: Options, budget: int) -> Iterator[Recipe]:
+    """Yield a scheme from a new or kept head, and where it fits behind one pass; the head also without any step."""
+    head = options.head_of(graph)
+    new = head.start == "new"
+    one = Recipe(scheme, "new head" if new else "kept head", plans(scheme).sram, streamed=plans.streamed_input)
+    yield one
+    if not new and not scheme.biases:
+        yield replace(one, steps=False)
+    if new and head.dtype == "float32" and options.loss == "softmax" and not graph.variables:
+        taken = _with_one_pass(graph, scheme, plans, options)
+        if taken is not None and taken <= budget:
+            once = replace(one, start="one pass", sram_bytes=taken)
+            yield from (once,) if scheme.biases else (once, replace(once, steps=False))
+
+
+def _beyond(searcher: Searcher, planner: Planner, budget: int, kept: Sequence[Recipe]) -> tuple[Recipe, ...]:
+    """Return the scheme searched for a larger budget that the board has, from every start, or nothing."""
+    largest = planner.target.largest_budget if isinstance(planner.target, BoardTarget) else budget
+    more = min(int(BEYOND * budget), largest)
+    found = _searched(searcher, more) if more >= WORTH * budget else None
+    if found is None or found.cost <= budget:
+        return ()
+    scheme = replace(found.scheme, name=_name(more))
+    starts = dict.fromkeys(one.start for one in kept)
+    return tuple(Recipe(scheme, start, found.cost, streamed=planner.streamed_input) for start in starts)
 
 
 def _searched(searcher: Searcher, budget: int) -> Found | None:
