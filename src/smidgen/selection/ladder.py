@@ -186,7 +186,7 @@ class _Ladder:
         return sorted(found, key=lambda one: (not one.row.finalist, _order(one.row.score), one.row.sram_bytes))
 
     def _higher(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
-        """Return the next rate of every candidate that is no better at any other than at the highest it was tried at."""
+        """Return the next rate of every candidate that was best at the highest rate it was tried at."""
         found = []
         for i, one in enumerate(self.candidates):
             most = max(rate for place, rate in scores if place == i)
