@@ -124,7 +124,11 @@ def main() -> None:
             SETTINGS["sets"].load(name)  # before processes are forked, which share it
         with ProcessPoolExecutor(given.jobs) as pool, given.results.open("a") as file:
             for future in as_completed([pool.submit(run, case) for case in missing]):
-                ways = future.result()
+                try:
+                    ways = future.result()
+                except sm.SmidgenError as error:
+                    print(error, file=sys.stderr)
+                    continue
                 file.writelines(json.dumps(asdict(way)) + "\n" for way in ways)
                 file.flush()
                 done += ways

@@ -1,8 +1,8 @@
 """What `fit` keeps on data nothing was tuned on, beside the head, published and searched schemes, and everything.
 
 Every way learns as long as `fit` would let it, at the rate that samples held back choose; all but what `fit` keeps
-begin with a head at zero. All are runs of one bench, which computes what frozen layers make of a dozen views of each sample
-once; the test samples judge at the end. Everything (`full`) takes the rate of the published scheme.
+begin with a head at zero. All are runs of one bench, which computes what frozen layers make of a dozen views of each
+sample once; the test samples judge at the end. Everything (`full`) takes the rate of the published scheme.
 """
 
 from __future__ import annotations
