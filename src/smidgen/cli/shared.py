@@ -23,7 +23,6 @@ from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.training import HeadStart, Options
-from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
 from smidgen.zoo import load
 
@@ -108,15 +107,9 @@ def learning_options(asked: Learning, classes: int | None) -> Options:
     head: HeadStart | None = None if asked.head is None else "new" if asked.head == "new" else "keep"
     rule = Momentum(asked.momentum, accumulate=asked.accumulate) if asked.momentum else Sgd(accumulate=asked.accumulate)
     return Options(
-        classes, asked.weight_bits, asked.qas, rule, asked.head_dtype, asked.seed, head, _loss(asked) or "softmax",
+        classes, asked.weight_bits, asked.qas, rule, asked.head_dtype, asked.seed, head, chosen_loss(asked) or "softmax",
         asked.bias_bits, asked.skip_below,
     )  # fmt: skip
-
-
-def options_on(asked: Learning, graph: Graph, data: Data) -> Options:
-    """Return the same for data, which decides what is left open: the loss and the number of outputs."""
-    loss = _loss(asked) or choose_loss(graph, data)
-    return replace(learning_options(asked, asked.classes or outputs_for(graph, data, loss)), loss=loss)
 
 
 def options_for(asked: Learning, model: str, scheme: str | None, budget: str | None) -> Options | None:
@@ -138,7 +131,8 @@ def options_for(asked: Learning, model: str, scheme: str | None, budget: str | N
     return learning_options(asked, asked.classes)
 
 
-def _loss(asked: Learning) -> Loss | None:
+def chosen_loss(asked: Learning) -> Loss | None:
+    """Return the loss that is asked for; None where the data are to decide."""
     return next((loss for loss in get_args(Loss) if loss == asked.loss), None)
 
 
