@@ -186,16 +186,28 @@ def _without(words: list[str], option: str) -> list[str]:
 
 
 class Limited(Verb):
-    """The memory that reading one file may take."""
+    """How a file is read: the memory it may take, and sizes of inputs that a model leaves open."""
 
     memory: str = option(MEMORY, "Most memory that the contents of one file may take, such as 4GB.")
-
-
-class Shaped(Verb):
-    """Sizes of inputs that a model file leaves open."""
-
     shape: list[str] | None = option(
         None, "Sizes of an input that an .onnx file leaves open, as in input=1,3,96,96.", "--shape"
+    )
+
+
+class Naming(Limited):
+    """Names of the classes that a model scores."""
+
+    class_names: str | None = option(
+        None, "Names of the classes the model scores, in order: cat,dog, or a text file with one a line."
+    )
+
+
+class Cropping(Verb):
+    """How images are changed at random before a step learns from them."""
+
+    crop: Crop = None
+    flip: bool | None = option(
+        None, "Mirror images at random, half of the time. On by default for classes.", "--flip/--no-flip"
     )
 
 
@@ -241,7 +253,7 @@ class Learning(Verb):
     head: Head | None = option(
         None,
         "The model's last layer: keep it, start a new one, or extend it by classes it lacks. By default it is "
-        "kept where it scores as many classes.",
+        "kept where it scores the data's classes: by name, or by its scores of training samples.",
     )
     head_dtype: HeadDtype | None = option(
         None, "Type the head computes in. By default that of the model's head; a new head is float32."

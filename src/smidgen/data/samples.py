@@ -74,7 +74,9 @@ class Data:
             raise DataError(f"{self.name} holds 1 class, {self.classes[0]!r}; learning needs at least two")
         if self.label_kind == "classes" and len(set(self.train.labels)) == 1:
             only, count = self.classes[self.train.labels[0]], len(self.train)
-            raise DataError(f"all {count:,} training samples of {self.name} are of {only!r}; learning needs two classes")
+            raise DataError(
+                f"all {count:,} training samples of {self.name} are of {only!r}; learning needs two classes"
+            )
 
     @property
     def label_kind(self) -> LabelKind:

@@ -99,15 +99,15 @@ def fit(
     budget of SRAM. They, the head alone and the closed-form head are then tried on the training samples at a few rates,
     each judged on samples it did not learn from, with as much work as `effort` allows; the best is kept, or a cheaper
     one that is as good within the error. It is trained on this machine ("host" or "cuda") with all training samples,
-    and its program measured on the emulated board. The test samples decide nothing. A board
-    reserves some SRAM for its stack: a budget of all its SRAM is lowered by that.
+    and its program measured on the emulated board. The test samples decide nothing. A board reserves some SRAM for its
+    stack: a budget of all its SRAM is lowered by that.
 
-    `options` are those of learning but for the loss, which fits the labels if none is given. The model's head is kept
-    where it scores the data's classes: by name, or where names are missing as `check_head` finds by training samples.
-    Every stage leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was interrupted
-    goes on. A folder that no fit made, and files that were changed since, are left alone unless `force` is given: then
-    files of these names are overwritten. `command` appears in the report as the way to repeat the fit, and `more` makes
-    a section of the report after the other stages.
+    `options` are those of learning, apart from the seed and from the loss, which fits the labels if none is given. The
+    model's head is kept where it scores the data's classes: by name, or as `check_head` finds by training samples.
+    Every stage leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was
+    interrupted or failed goes on. A folder that no fit made, and files that were changed since, are left alone unless
+    `force` is given: then files of these names are overwritten. `command` appears in the report as the way to repeat
+    the fit, and `more` makes a section of the report after the other stages.
     """
     options = _check(model, data, replace(options or Options(), seed=seed), loss, analysis)
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
@@ -115,8 +115,8 @@ def fit(
     shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
     course = Course(count, 0.0, augment=augment or shown, seed=seed)
     once = replace(course, test_every=count)  # test samples are looked at once, at the end
-    wish = Wish(most, target, once, analysis, where, contributions, effort, options, learning_rate, command)
-    wish.course.check()
+    wish = Wish(most, target, once, options, analysis, where, contributions, effort, learning_rate, command)
+    replace(course, learning_rate=learning_rate or 0.0).check()
     check_course(course, data)
     with made_folder(Path(folder)), locked(Path(folder)):
         return _Fit(model, data, Path(folder), wish, force, on_progress).run(more)
@@ -160,7 +160,9 @@ class _Fit:
         except SmidgenError as error:
             if self.done:
                 kept = " and ".join(", ".join(one.stage for one in self.done).rsplit(", ", 1))
-                error.args = (f"{str(error).rstrip('.')}; {kept} are kept in {self.folder}, and the next fit goes on there",)
+                error.args = (
+                    f"{str(error).rstrip('.')}; {kept} are kept in {self.folder}, and the next fit goes on there",
+                )
             raise
 
     def _stages(self, more: Callable[[], Section] | None) -> Fitted:

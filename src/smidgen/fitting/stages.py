@@ -59,11 +59,11 @@ class Wish:
     budget: int  # bytes of SRAM
     target: str  # a board
     course: Course  # whose rate is chosen
+    options: Options  # with loss and outputs; whether the head is kept is decided with the model
     analysis: Analysis | None = None  # None: contributions that are given or shipped, else a quick analysis
     where: Where = "host"  # analysis and learning run there
     given: Contributions | None = None
     effort: Effort = "normal"
-    options: Options = Options()  # with loss and outputs; whether the head is kept is decided with the model
     rate: float | None = None  # of one sample; None: chosen with the candidate
     command: str = ""  # that started the fit, for the report
 

@@ -60,7 +60,7 @@ def extend(model: Graph, data: Data) -> Extended:
     if not known:
         raise InputError(
             f"{model.name} does not name its {ending.outputs} classes, so new ones cannot be recognized; name them "
-            "with `smidgen import --classes NAMES.txt`"
+            "with --class-names NAMES.txt"
         )
     if not ending.plain:
         raise InputError(
