@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import get_args
 
 from smidgen.cli import verbs
-from smidgen.cli.options import MEMORY, Cropping, DataReading, Learning, Limited, Naming
+from smidgen.cli.options import MEMORY, Cropping, DataReading, Learning, Limited, Naming, Sounding
 from smidgen.cli.terminal import say, spinner, warn
 from smidgen.data import Augment, Data, load_data
-from smidgen.data.audio import with_front_end
+from smidgen.data.audio import with_audio_front_end, with_front_end
 from smidgen.data.files import read_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph, LabelKind
@@ -77,6 +77,11 @@ def read_both(asked: verbs.Analyze | verbs.Fit | verbs.Train) -> tuple[Graph, Da
     with spinner(f"reading {asked.source}"):
         graph, data = load_model(asked, asked.model), read_data(asked, asked.source)
         return with_front_end(graph, data.train.images, asked.audio), data
+
+
+def with_audio(asked: Sounding, graph: Graph) -> Graph:
+    """Return a model that takes audio as --audio asks for."""
+    return graph if asked.audio is None else with_audio_front_end(graph, asked.audio)
 
 
 def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:

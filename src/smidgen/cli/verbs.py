@@ -259,7 +259,7 @@ class Port:
     flash: Path | None = path(None, "File that keeps an emulated board's flash between commands.", "--flash")
 
 
-class BoardProgram(given.Learning, given.Naming):
+class BoardProgram(given.Learning, given.Sounding, given.Naming):
     """The program that a board runs."""
 
     model: str = option(
