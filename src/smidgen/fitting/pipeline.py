@@ -133,6 +133,11 @@ def _check(model: Graph, data: Data, options: Options, loss: Loss | None, analys
             f"{data.name} holds {len(data.train)} training samples, too few to quantize {model.name} with; give at "
             f"least {FEWEST}, or an int8 model"
         )
+    if options.bias_bits != Options.bias_bits:
+        raise InputError(
+            f"no schemes are searched for biases of {options.bias_bits} bits; fit with {Options.bias_bits}, and train or "
+            f"compile the scheme it finds with {options.bias_bits}"
+        )
     options = options_on(model, in_order_of(model, data) if options.head == "keep" else data, options, loss)
     replace(options, head_dtype=None if is_float(model) else options.head_dtype).head_of(model)
     return options
@@ -160,9 +165,8 @@ class _Fit:
         except SmidgenError as error:
             if self.done:
                 kept = " and ".join(", ".join(one.stage for one in self.done).rsplit(", ", 1))
-                error.args = (
-                    f"{str(error).rstrip('.')}; {kept} are kept in {self.folder}, and the next fit goes on there",
-                )
+                what = f"{kept} {'are' if len(self.done) > 1 else 'is'} kept in {self.folder}"
+                error.args = (f"{str(error).rstrip('.')}; {what}, and the next fit goes on from there",)
             raise
 
     def _stages(self, more: Callable[[], Section] | None) -> Fitted:

@@ -32,7 +32,7 @@ from smidgen.training.head import ending_of
 SCORED, EACH = 200, 2  # training samples that are scored, or so many of each class where those are more
 FEW = 40  # samples; with fewer, a head is not called useless
 CLEAR = 0.001  # how probable evidence for another order may be where there is none
-GUESSED = 0.05  # a head that guesses is right as often with at least this probability
+GUESSED = 0.01  # a head that guesses is right as often with at least this probability
 TIE = 1e-6  # of a sample: what the order in hand is preferred by
 
 Count = Callable[[int, int], None]
