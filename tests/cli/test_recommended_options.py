@@ -102,7 +102,7 @@ def test_a_recommended_option_is_one_of_the_verb(file: str, text: str) -> None:
 
 
 def test_fit_takes_what_train_takes_but_for_what_it_decides_by_itself() -> None:
-    own = {"--scheme", "--schedule", "--warmup", "--test-every", "--resume", "--quantize", "--one-pass"}
+    own = {"--classes", "--scheme", "--schedule", "--warmup", "--test-every", "--resume", "--quantize", "--one-pass"}
     assert options_of(verbs.Train) - options_of(verbs.Fit) == own
 
 

@@ -22,7 +22,6 @@ from smidgen.data import Data, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
 from smidgen.fitting.ledger import Ledger
-from smidgen.fitting.stages import Stages
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
@@ -284,72 +283,6 @@ def test_a_budget_of_all_that_a_board_has_is_kept_to(tmp_path: Path) -> None:
     assert found.cost > 16 * 1024
     asked = fit(small_network(), DATA, tmp_path / "out", budget="64MB", epochs=1)
     assert asked.budget == find_board("cortex-m7").largest_budget < 256 * 1024
-
-
-def labelled(data: Data, label: int) -> Data:
-    return replace(data, train=replace(data.train, labels=(label,) * len(data.train)))
-
-
-FLOAT = dequantized(small_network(), Preprocessing())
-CANNOT_BEGIN: dict[str, tuple[Graph, Data, dict[str, Any], str]] = {
-    "one class": (FLOAT, replace(DATA, classes=("cross",)), {}, "holds 1 class, 'cross'; learning needs at least two"),
-    "one class to learn from": (FLOAT, labelled(DATA, 2), {}, "all 48 training samples of shapes are of 'ring'"),
-    "too few to quantize": (FLOAT, draw_shapes(1, 1), {}, "4 training samples, too few to quantize small with"),
-    "too few to analyze": (FLOAT, draw_shapes(2, 1), {"analysis": "quick"}, "holds 8 training images, of which 4 can"),
-    "no labels": (FLOAT, replace(DATA, classes=()), {}, "shapes has no labels, which is for autoencoders, and small"),
-    "a loss of other labels": (FLOAT, DATA, {"loss": "mse"}, "learns by mse from vectors; choose the loss softmax"),
-    "a head that does not fit": (FLOAT, DATA, {"options": sm.Options(head="keep")}, "its head cannot be kept"),
-    "bits that do not exist": (FLOAT, DATA, {"options": sm.Options(weight_bits=9)}, "weights of 9 bits"),
-    "narrow biases": (FLOAT, DATA, {"options": sm.Options(bias_bits=16)}, "no schemes are searched for biases of 16"),
-    "a rate below zero": (FLOAT, DATA, {"learning_rate": -1.0}, "a learning rate of -1"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", CANNOT_BEGIN)
-def test_what_cannot_be_fitted_is_refused_before_anything_is_made(
-    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, data, given, said = CANNOT_BEGIN[what]
-    monkeypatch.setattr(Stages, "make_model", None)
-    with pytest.raises(SmidgenError, match=re.escape(said)):
-        fit(model, data, tmp_path / "out", budget="48KB", epochs=1, **given)
-    assert not (tmp_path / "out").exists()
-
-
-def test_two_samples_of_each_class_are_enough_for_an_int8_model(tmp_path: Path) -> None:
-    found = toy_fit(tmp_path / "out", data=draw_shapes(2, 1), epochs=1)
-    assert found.contributions.source == "by rule, 8 images are too few to measure it"
-
-
-def test_a_failed_fit_keeps_finished_stages_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise SmidgenError("the board is on fire. Put it out.")
-
-    monkeypatch.setattr(Stages, "make_board", fail)
-    with pytest.raises(SmidgenError) as raised:
-        toy_fit(tmp_path / "out", epochs=1)
-    kept = f"model, contributions and choice are kept in {tmp_path / 'out'}, and the next fit goes on from there"
-    assert str(raised.value) == f"the board is on fire. Put it out; {kept}"
-    monkeypatch.undo()
-    assert reused(toy_fit(tmp_path / "out", epochs=1)) == ["model", "contributions", "choice"]
-    monkeypatch.setattr(Stages, "make_model", fail)
-    with pytest.raises(SmidgenError) as raised:
-        toy_fit(tmp_path / "nothing", epochs=1)
-    assert str(raised.value) == "the board is on fire. Put it out."
-    assert not (tmp_path / "nothing").exists()
-
-
-def test_options_of_learning_reach_the_program(tmp_path: Path) -> None:
-    options = sm.Options(8, weight_bits=8, head_dtype="int8", head="new")
-    found = fit(
-        small_network(), DATA, tmp_path / "out", budget="48KB", epochs=1, effort="quick", options=options,
-        learning_rate=2**-8,
-    )  # fmt: skip
-    assert {row.learning_rate for row in found.choice.rows} <= {2**-8, None}
-    header = (tmp_path / "out" / "project" / "model" / "model.h").read_text()
-    assert "#define MODEL_CLASSES 8" in header
-    assert read_smg(tmp_path / "out" / "learned.smg").scores.type.shape == (1, 8)
-    assert found.model.head == "new"
 
 
 def test_epochs_follow_the_number_of_images() -> None:

@@ -186,7 +186,7 @@ def _without(words: list[str], option: str) -> list[str]:
 
 
 class Limited(Verb):
-    """How a file is read: the memory it may take, and sizes of inputs that a model leaves open."""
+    """Reading a file: the memory it may take, and sizes of inputs that a model leaves open."""
 
     memory: str = option(MEMORY, "Most memory that the contents of one file may take, such as 4GB.")
     shape: list[str] | None = option(
@@ -203,7 +203,7 @@ class Naming(Limited):
 
 
 class Cropping(Verb):
-    """How images are changed at random before a step learns from them."""
+    """Random changes to an image before a step learns from it."""
 
     crop: Crop = None
     flip: bool | None = option(
@@ -245,7 +245,6 @@ class DataReading(Labelled):
 class Learning(Verb):
     """Options for learning."""
 
-    classes: int | None = option(None, "Classes to learn. By default the data's, or those of the model.")
     weight_bits: int | None = option(
         None, "Bits stored for a trained weight: 8, 10 or 12. By default the scheme's, or 12."
     )
@@ -264,3 +263,9 @@ class Learning(Verb):
     skip_below: float = option(0.0, "Skip the backward pass of a sample whose loss is below this.")
     loss: LossName = option("auto", "The loss to minimize; auto: the one that fits the data, without data softmax.")
     seed: Seed = 0
+
+
+class Counting(Learning):
+    """Options for learning so many classes."""
+
+    classes: int | None = option(None, "Classes to learn. By default the data's, or those of the model.")

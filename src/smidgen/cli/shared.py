@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from smidgen.cli import verbs
-from smidgen.cli.options import MEMORY, Cropping, DataReading, Learning, Limited, Naming, Sounding
+from smidgen.cli.options import MEMORY, Counting, Cropping, DataReading, Learning, Limited, Naming, Sounding
 from smidgen.cli.terminal import say, spinner, warn
 from smidgen.data import Augment, Data, load_data
 from smidgen.data.audio import with_audio_front_end, with_front_end
@@ -157,7 +157,7 @@ def learning_options(asked: Learning, classes: int | None) -> Options:
     )  # fmt: skip
 
 
-def options_for(asked: Learning, model: str, scheme: str | None, budget: str | None) -> Options | None:
+def options_for(asked: Counting, model: str, scheme: str | None, budget: str | None) -> Options | None:
     """Return the same where a scheme, or classes and a budget to choose one for, decide whether the program learns.
 
     None for a program that only infers.

@@ -59,9 +59,9 @@ def fit_(asked: verbs.Fit) -> None:
         )
     rate = None if asked.rate == AUTO else parse_rate(asked.rate)
     graph, data = read_both(asked)
-    options = learning_options(asked, asked.classes)
+    options = learning_options(asked, None)
     if asked.head == "extend":
-        graph, data, options = _extended(asked, graph, data)
+        graph, data = _extended(asked, graph, data)
     known = read_several(asked.contributions) if asked.contributions else None
     with going_on(lambda: _kept(asked)), progress() as bar:
         fitted = fit(
@@ -75,7 +75,7 @@ def fit_(asked: verbs.Fit) -> None:
     show(fitted, asked.as_json)
 
 
-def _extended(asked: verbs.Fit, graph: Graph, data: Data) -> tuple[Graph, Data, Options]:
+def _extended(asked: verbs.Fit, graph: Graph, data: Data) -> tuple[Graph, Data]:
     """Return a model that also scores the data's new classes; each class needs samples, by which a fit judges."""
     check_int8(graph, asked.model, asked.source)
     both = extended(graph, data)
@@ -85,7 +85,7 @@ def _extended(asked: verbs.Fit, graph: Graph, data: Data) -> tuple[Graph, Data, 
             f"a fit judges by every class, and {data.name} holds no samples of {missing[0]!r}, which {graph.name} "
             "knows; add some of each class, or run smidgen train --head extend"
         )
-    return both.model, both.data, learning_options(asked, None)
+    return both.model, both.data
 
 
 def _kept(asked: verbs.Fit | verbs.Demo) -> str:

@@ -135,7 +135,7 @@ class Analyze(given.Sounding, given.DataReading, given.Overwriting):
     picture: given.Picture = None
 
 
-class Search(given.Learning, given.Limited, given.Overwriting):
+class Search(given.Counting, given.Limited, given.Overwriting):
     """Find the scheme that promises the most accuracy within a budget."""
 
     model: given.Model
@@ -155,7 +155,7 @@ class Search(given.Learning, given.Limited, given.Overwriting):
     points: int = option(given.POINTS, "With --pareto: the number of budgets.")
 
 
-class Train(given.Learning, given.Sounding, given.DataReading, given.Naming, given.Cropping, given.Overwriting):
+class Train(given.Counting, given.Sounding, given.DataReading, given.Naming, given.Cropping, given.Overwriting):
     """Train on images with the device's arithmetic; write the model, a checkpoint and a report."""
 
     model: given.Model
@@ -204,7 +204,7 @@ class Forget(given.Sounding, given.DataReading, given.Overwriting):
     )
 
 
-class Compile(given.Learning, given.Sounding, given.Naming, given.Overwriting):
+class Compile(given.Counting, given.Sounding, given.Naming, given.Overwriting):
     """Write C sources, a header, an example main, and how to build them."""
 
     model: given.Model
@@ -223,7 +223,7 @@ class Compile(given.Learning, given.Sounding, given.Naming, given.Overwriting):
     picture: given.Picture = None
 
 
-class Profile(given.Learning, given.Limited):
+class Profile(given.Counting, given.Limited):
     """Measure SRAM, flash, instructions and exactness on an emulated board, or time and exactness on host."""
 
     model: given.Model
@@ -259,7 +259,7 @@ class Port:
     flash: Path | None = path(None, "File that keeps an emulated board's flash between commands.", "--flash")
 
 
-class BoardProgram(given.Learning, given.Sounding, given.Naming):
+class BoardProgram(given.Counting, given.Sounding, given.Naming):
     """The program that a board runs."""
 
     model: str = option(

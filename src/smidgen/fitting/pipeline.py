@@ -42,6 +42,7 @@ from smidgen.learning import Course, in_order_of
 from smidgen.learning.heads import only_counts_agree
 from smidgen.learning.run import check_course
 from smidgen.ops.loss import Loss
+from smidgen.ops.losses import LOSSES
 from smidgen.quantization import is_float
 from smidgen.quantization.recipe import FEWEST
 from smidgen.results.profile import Profile
@@ -133,12 +134,19 @@ def _check(model: Graph, data: Data, options: Options, loss: Loss | None, analys
             f"{data.name} holds {len(data.train)} training samples, too few to quantize {model.name} with; give at "
             f"least {FEWEST}, or an int8 model"
         )
-    if options.bias_bits != Options.bias_bits:
+    bits, usual = options.bias_bits, Options.bias_bits
+    if bits != usual:
         raise InputError(
-            f"no schemes are searched for biases of {options.bias_bits} bits; fit with {Options.bias_bits}, and train or "
-            f"compile the scheme it finds with {options.bias_bits}"
+            f"no schemes are searched for biases of {bits} bits; fit with {usual}, and train or compile the scheme it "
+            f"finds with {bits}"
         )
-    options = options_on(model, in_order_of(model, data) if options.head == "keep" else data, options, loss)
+    data = in_order_of(model, data) if options.head == "keep" else data
+    options = options_on(model, data, options, loss)
+    if data.label_kind == "classes" and LOSSES[options.loss].exclusive and options.classes != len(data.classes):
+        raise InputError(
+            f"{options.classes} classes were asked for, {data.name} holds {len(data.classes)}; fit to these, and "
+            "compile the scheme it finds for more"
+        )
     replace(options, head_dtype=None if is_float(model) else options.head_dtype).head_of(model)
     return options
 

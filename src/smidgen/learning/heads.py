@@ -1,4 +1,4 @@
-"""Whether a model's own head fits some data: its classes by name, or else by how it scores training samples.
+"""A check that a model's own head fits some data: its classes by name, or else by how it scores training samples.
 
 Where names are missing, the order of the classes is the assignment of outputs to classes under which most samples are
 right. An assignment that was fitted to the samples it is judged on always looks good: with as many classes as samples
