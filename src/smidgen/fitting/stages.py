@@ -76,7 +76,8 @@ class Stages:
 
     def begin(self, made: ModelMade) -> None:
         """Take the classes in the order of the model's head, and the head as it was decided with the model."""
-        self.data = self.given.arranged(made.classes)
+        known = made.classes == self.given.classes
+        self.data = self.given if known else self.given.arranged(made.classes)
         self.options = replace(self.wish.options, head=made.head)
 
     @cached_property
