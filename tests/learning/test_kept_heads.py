@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 import smidgen as sm
 from smidgen import cli
 from smidgen.data import Data, Samples
+from smidgen.errors import SmidgenError
 from smidgen.frontends import export_model
 from smidgen.inference import scores as meaning
 from smidgen.ir import Graph
@@ -253,19 +255,22 @@ def test_the_tail_is_that_of_coins_and_dice() -> None:
     assert tail(0, 7, 0.3) == 1 == pytest.approx(tail(5, 9, 0.5) + tail(5, 9, 0.5))
 
 
-@cache
-def taught() -> tuple[Graph, Data]:
-    """An int8 network that knows four colours by one pass, without names, and pictures of them in another order."""
-    data = flowers(*HUES)
-    program = sm.compile(replace(int8(pixel())), "head", options=sm.Options(len(HUES)), one_pass=True)
+def taught(*names: str) -> Graph:
+    """An int8 network that learned these colours in one pass, in their order; the scores are not named."""
+    data = flowers(*names)
+    program = sm.compile(int8(pixel()), "head", options=sm.Options(len(names)), one_pass=True)
     learned = sm.learn(program, data)
     assert learned.accuracy == 1
-    more = replace(data, train=data.train.at([*range(20)] * 3))
-    return replace(learned.model, classes=(), name="colours"), more.arranged(tuple(sorted(HUES)))
+    return replace(learned.model, classes=(), name="colours")
+
+
+def sorted_flowers() -> Data:
+    data = flowers(*HUES)
+    return replace(data, train=data.train.at([*range(20)] * 3)).arranged(tuple(sorted(HUES)))
 
 
 def test_a_fit_keeps_the_head_of_a_model_whose_classes_stand_in_another_order(tmp_path: Path) -> None:
-    model, data = taught()
+    model, data = taught(*HUES), sorted_flowers()
     found = sm.fit(model, data, tmp_path / "out", budget="64KB", effort="quick", epochs=1)
     order = tuple(HUES)
     assert f"are right with the classes of colours in this order: {', '.join(order)}; " in str(found)
@@ -290,9 +295,8 @@ def test_training_finds_the_order_and_names_given_decide_without_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    model, data = taught()
-    export_model(model, Path("colours.smg"))
-    write_pictures(data, Path("photos"))
+    export_model(taught(*HUES), Path("colours.smg"))
+    write_pictures(sorted_flowers(), Path("photos"))
     words = ["train", "colours.smg", "--data", "photos", "--scheme", "head", "--lr", "1e-9", "--epochs", "1", "--json"]
     found = CliRunner().invoke(cli.app, [*words, "-o", "found"], catch_exceptions=False)
     assert "of 60 training samples are right with the classes of colours in this order: daisy, rose, " in found.stderr
@@ -306,3 +310,20 @@ def test_training_finds_the_order_and_names_given_decide_without_scores(
         cli.app, [*words, "-o", "wrong", "--class-names", ",".join(sorted(HUES))], catch_exceptions=False
     )
     assert json.loads(wrong.stdout)["before"] == 0.5  # names that are given are believed
+
+
+def test_a_fit_extends_a_head_where_every_class_has_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    export_model(taught("daisy", "rose", "moss"), Path("colours.smg"))
+    write_pictures(sorted_flowers(), Path("photos"))
+    words = ["fit", "colours.smg", "--data", "photos", "--head", "extend", "--budget", "64KB", "--effort", "quick"]
+    words += ["--lr", "1e-9", "--epochs", "1", "--class-names", "daisy,rose,moss", "--json", "-o", "out"]
+    found = CliRunner().invoke(cli.app, words, catch_exceptions=False)
+    assert "colours knows 3 classes; added: orchid" in found.stderr
+    shown = json.loads(found.stdout)
+    assert (shown["model"]["head"], shown["model"]["classes"]) == ("keep", ["daisy", "rose", "moss", "orchid"])
+    assert shown["learned"]["before"] > 0.75  # from prototypes
+    shutil.rmtree("photos/train/rose")
+    shutil.rmtree("photos/test/rose")
+    with pytest.raises(SmidgenError, match="photos holds no samples of 'rose', which colours knows; add some of each"):
+        CliRunner().invoke(cli.app, words, catch_exceptions=False)
