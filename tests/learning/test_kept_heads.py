@@ -327,3 +327,20 @@ def test_a_fit_extends_a_head_where_every_class_has_samples(tmp_path: Path, monk
     shutil.rmtree("photos/test/rose")
     with pytest.raises(SmidgenError, match="photos holds no samples of 'rose', which colours knows; add some of each"):
         CliRunner().invoke(cli.app, words, catch_exceptions=False)
+
+
+def test_a_float_network_that_does_not_say_its_pixels_is_read_as_explains_them_best() -> None:
+    import torch
+
+    data = sorted_flowers()
+    colours = np.stack([image.mean(axis=(0, 1)) for image in data.train.images])  # of 0 to 255
+    wanted = np.eye(len(HUES))[[list(HUES).index(data.classes[label]) for label in data.train.labels]]
+    fitted = np.linalg.lstsq(np.c_[colours, np.ones(len(colours))], wanted, rcond=None)[0].astype(np.float32)
+    network = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(3, len(HUES)))
+    with torch.no_grad():
+        network[2].weight.copy_(torch.from_numpy(fitted[:3].T))
+        network[2].bias.copy_(torch.from_numpy(fitted[3]))
+    checked = check_head(sm.from_torch(network.eval(), torch.zeros(1, 3, 8, 8)), data)
+    assert checked.model.classes == checked.data.classes == tuple(HUES)
+    assert checked.model.preprocessing is None  # which pixels it takes is found when it is quantized
+    assert checked.note.startswith("100.0% of 60 ")
