@@ -72,7 +72,7 @@ def messages() -> Iterator[tuple[str, str]]:
         for node in ast.walk(tree):
             text = ""
             if isinstance(node, ast.JoinedStr):
-                text = "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside | docs:
                 text = node.value
             if " " in text and set(OPTION.findall(text)) - EVERYWHERE:

@@ -55,7 +55,7 @@ class CheckedHead:
 
 
 @dataclass(frozen=True, eq=False)
-class _Evidence:
+class Evidence:
     """The scores of some samples: which are right in the order in hand, and in the order found on others of them."""
 
     order: Array  # the output of each class, found on all samples
@@ -127,11 +127,11 @@ def only_counts_agree(model: Graph, data: Data, start: HeadStart | None = None) 
     return not ending.per_cell and max(ending.outputs, 2) == len(data.classes) == meaning.class_count(model)
 
 
-def _score(model: Graph, data: Data, on_progress: Count, threads: int | None) -> _Evidence:
+def _score(model: Graph, data: Data, on_progress: Count, threads: int | None) -> Evidence:
     """Score training samples, spread over the classes, under the pixels that explain them best."""
     samples = _spread(data.train, len(data.classes))
     graphs = list(_readings(model, samples))
-    found, done = list[_Evidence](), 0
+    found, done = list[Evidence](), 0
     for graph in graphs:
         encoding, count = pixel_encoding(graph), threads_for(len(samples), FEWEST, threads)
         inputs = in_order(partial(as_input, encoding=encoding), samples.images, count)
@@ -140,7 +140,7 @@ def _score(model: Graph, data: Data, on_progress: Count, threads: int | None) ->
             for scores in meaning.scores_of(graph, inputs, meaning.where_to_run(graph, None), count):
                 rows.append(np.nan_to_num(meaning.probabilities(graph, scores).reshape(-1)))
                 on_progress(done := done + 1, len(graphs) * len(samples))
-        found.append(_weigh(np.stack(rows), np.array(samples.labels)))
+        found.append(weigh(np.stack(rows), np.array(samples.labels)))
     return max(found, key=lambda one: max(one.plain.mean(), one.held.mean()))
 
 
@@ -166,7 +166,7 @@ def _spread(samples: Samples, classes: int) -> Samples:
     return samples.at(place for label in sorted(places) for place in evenly(places[label], each))
 
 
-def _weigh(probabilities: Array, labels: Array) -> _Evidence:
+def weigh(probabilities: Array, labels: Array) -> Evidence:
     """Find the order of the classes on all samples, and on each half of every class to be judged on the other."""
     chosen, classes = probabilities.argmax(axis=1), probabilities.shape[1]
     seen, half = dict[int, int](), np.zeros(len(labels), bool)
@@ -178,7 +178,7 @@ def _weigh(probabilities: Array, labels: Array) -> _Evidence:
         held[part] = chosen[part] == _order(probabilities[~part], labels[~part])[labels[part]]
     order = _order(probabilities, labels)
     chance = max(float(np.bincount(labels).max() / len(labels)), 1 / classes)
-    return _Evidence(order, chosen == labels, held, float((chosen == order[labels]).mean()), chance)
+    return Evidence(order, chosen == labels, held, float((chosen == order[labels]).mean()), chance)
 
 
 def _order(probabilities: Array, labels: Array) -> Array:
