@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import smidgen as sm
 from smidgen import cli
 from smidgen.cli.terminal import as_text
-from smidgen.data import Data, DataError, examples, pixel_encoding
+from smidgen.data import Data, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
 from smidgen.fitting.ledger import Ledger
@@ -283,11 +283,6 @@ def test_a_budget_of_all_that_a_board_has_is_kept_to(tmp_path: Path) -> None:
     assert found.cost > 16 * 1024
     asked = fit(small_network(), DATA, tmp_path / "out", budget="64MB", epochs=1)
     assert asked.budget == find_board("cortex-m7").largest_budget < 256 * 1024
-
-
-def test_too_few_images_are_refused_with_the_number_needed(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds 8 training images"):
-        toy_fit(tmp_path / "out", data=draw_shapes(2, 1))
 
 
 def test_epochs_follow_the_number_of_images() -> None:

@@ -14,13 +14,13 @@ from smidgen.cli.options import AUTO, Learning
 from smidgen.cli.shared import check_file, check_int8
 from smidgen.cli.start import BOARD
 from smidgen.cli.terminal import Progress, going_on, progress, say, show, spinner, stopping_in_between, warn
-from smidgen.data import Augment, Data, examples, pixel_encoding
+from smidgen.data import Data, examples, pixel_encoding
 from smidgen.data.files import made_folder, write_whole
 from smidgen.data.samples import renumbered
 from smidgen.errors import InputError
 from smidgen.fitting import training_target
 from smidgen.frontends import exchange_suffix, export_model
-from smidgen.ir import Graph, LabelKind
+from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
@@ -33,20 +33,20 @@ from smidgen.selection.rates import ChosenRate, choose_rate
 from smidgen.targets import find_board
 from smidgen.targets.boards import BOARDS
 from smidgen.training import Options
+from smidgen.training.options import options_on
 from smidgen.training.scheme import Scheme, load_scheme
 
 Files = tuple[Path, Path, Path, Path]  # the model, the model for others, the checkpoint, the report
-CROP = 0.08  # the smallest share of an image that a random crop keeps by default
 
 
 def train_(asked: verbs.Train) -> None:
-    rate, augment = None if asked.rate == AUTO else shared.parse_rate(asked.rate), _augment(asked, "classes")
+    rate, augment = None if asked.rate == AUTO else shared.parse_rate(asked.rate), shared.augmentation(asked, "classes")
     course = Course(asked.epochs, rate or 0.0, asked.schedule, asked.warmup, augment, asked.seed, asked.test_every)
     course.check()
     graph, data = shared.read_both(asked)
     _learned_files(asked, graph)  # refuses before work that takes long
-    graph, data, options = _with_head(asked, _in_int8(asked, graph, data), data)
-    course = replace(course, augment=_augment(asked, data.label_kind))
+    graph, data, options = _with_head(asked, graph, data)
+    course = replace(course, augment=shared.augmentation(asked, data.label_kind))
     files, outputs = _learned_files(asked, graph), 2 if options.classes == 1 else options.classes  # one scores two
     if asked.one_pass and asked.scheme is None and asked.budget is None:
         teach(asked, graph, data, options, files[:2])
@@ -77,25 +77,11 @@ def train_(asked: verbs.Train) -> None:
     show(_summary(run, asked.scheme or "searched", files), asked.as_json)
 
 
-def _augment(asked: verbs.Train, labels: LabelKind) -> Augment | None:
-    """Return how images are cropped and flipped; off by default for maps and vectors, where position has meaning."""
-    crop, flip, fixed = asked.crop, asked.flip, labels in ("maps", "vectors")
-    if labels == "maps" and (flip or (crop is not None and crop < 1)):
-        raise InputError(
-            "the labels are a class for each cell of an image, which crops and flips would move; leave out --crop and "
-            "--flip"
-        )
-    scale, flips = (1.0 if fixed else CROP) if crop is None else crop, not fixed if flip is None else flip
-    return None if fixed and scale == 1 and not flips else Augment((scale, 1.0), flip=flips)
-
-
 def _in_int8(asked: verbs.Train, graph: Graph, data: Data) -> Graph:
     """Return the model, quantized with the images to learn from where --quantize asks for it."""
-    if not asked.quantized:
-        check_int8(graph, asked.model, asked.source, ", or give --quantize to have it done with these images")
-        return graph
     if not is_float(graph):
-        warn(f"{asked.model} is int8 already, and --quantize has nothing to do")
+        if asked.quantized:
+            warn(f"{asked.model} is int8 already, and --quantize has nothing to do")
         return graph
     with progress() as bar:
         result = quantize_with(data, graph, lambda at: bar.update(at.done, at.total, at.doing))
@@ -103,18 +89,22 @@ def _in_int8(asked: verbs.Train, graph: Graph, data: Data) -> Graph:
     return replace(result.graph, name=graph.name)
 
 
-def _with_head(asked: Learning, graph: Graph, data: Data) -> tuple[Graph, Data, Options]:
-    """Return the model and the data with their classes in one order, and the options: head kept, new, or extended."""
+def _with_head(asked: verbs.Train, graph: Graph, data: Data) -> tuple[Graph, Data, Options]:
+    """Return the int8 model and the data, their classes in one order, and the options: head kept, new, or extended."""
+    if not asked.quantized:
+        check_int8(graph, asked.model, asked.source, ", or give --quantize to have it done with these images")
     if asked.head == "extend":
-        with spinner(f"adding classes to {graph.name}"):
-            extended = learning.extend(graph, data)
-        say(f"{graph.name} knows {len(graph.classes)} classes; added: {', '.join(extended.added)}", err=True)
-        return extended.model, extended.data, shared.learning_options(asked, None)
+        both = shared.extended(_in_int8(asked, graph, data), data)
+        return both.model, both.data, shared.learning_options(asked, None)
     data.check_several()
-    others = asked.head is None and not learning.same_classes(graph, data)
-    data = ordered(asked, graph, data)
-    options = shared.options_on(asked, graph, data)
-    return graph, data, replace(options, head="new") if others else options
+    wanted = shared.learning_options(asked, asked.classes)
+    with progress("checking the head") as bar:
+        checked = learning.check_head(graph, data, wanted.head, on_progress=bar.update)
+    if checked.note:
+        warn(checked.note)
+    graph = _in_int8(asked, checked.model, checked.calibration)
+    options = options_on(graph, checked.data, replace(wanted, head=checked.start), shared.chosen_loss(asked))
+    return graph, checked.data, options
 
 
 def ordered(asked: Learning, graph: Graph, data: Data) -> Data:

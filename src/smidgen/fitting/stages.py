@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from smidgen.data import Data, examples, pixel_encoding
+from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.fitting.fitted import ContributionsMade, LearnedHere, ModelMade, Written
@@ -17,7 +18,7 @@ from smidgen.fitting.ledger import digest_of
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Array, Graph
-from smidgen.learning import Course, LearningProgress, learn
+from smidgen.learning import Course, LearningProgress, check_head, learn
 from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
@@ -40,7 +41,6 @@ from smidgen.targets import find, find_board
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.training import Options
-from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
 
 Analysis = Literal["quick", "full"]
@@ -60,6 +60,7 @@ class Wish:
     budget: int  # bytes of SRAM
     target: str  # a board
     course: Course  # whose rate is chosen
+    options: Options  # with loss and outputs; whether the head is kept is decided with the model
     analysis: Analysis | None = None  # None: contributions that are given or shipped, else a quick analysis
     where: Where = "host"  # analysis and learning run there
     given: Contributions | None = None
@@ -72,9 +73,13 @@ class Stages:
     """The work of the stages; each reads the files that others wrote."""
 
     def __init__(self, source: Graph, data: Data, folder: Path, wish: Wish, show: ShowProgress) -> None:
-        self.source, self.data, self.folder, self.wish, self.show = source, data, folder, wish, show
-        loss = choose_loss(source, data)
-        self.options = Options(outputs_for(source, data, loss), seed=wish.course.seed, loss=loss)
+        self.source, self.given, self.folder, self.wish, self.show = source, data, folder, wish, show
+
+    def begin(self, made: ModelMade) -> None:
+        """Take the classes in the order of the model's head, and the head as it was decided with the model."""
+        known = made.classes == self.given.classes
+        self.data = self.given if known else self.given.arranged(made.classes)
+        self.options = replace(self.wish.options, head=made.head)
 
     @cached_property
     def graph(self) -> Graph:
@@ -120,9 +125,10 @@ class Stages:
             pass
         if self.data.label_kind != "classes":
             return "by rule, what parts add is measured of classes alone", estimate(self.graph)
-        if len(hold_back(self.data).test) < ENOUGH:
-            return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)
-        return None
+        with suppress(DataError):  # too few to hold any back
+            if len(hold_back(self.data).test) >= ENOUGH:
+                return None
+        return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)
 
     @property
     def most(self) -> int:
@@ -130,18 +136,24 @@ class Stages:
         return max(self.wish.budget, parse_size(MOST))
 
     def make_model(self) -> ModelMade:
-        graph, pixels = self.source, None
+        checked = check_head(
+            self.source, self.given, self.wish.options.head,
+            on_progress=lambda done, total: self.show("checking the head", done, total),
+        )  # fmt: skip
+        graph, pixels = checked.model, None
 
         def quantizing(at: QuantizationProgress) -> None:
             self.show(f"quantizing: {at.doing}", at.done, at.total)
 
         if is_float(graph):
-            result = quantize_with(self.data, graph, quantizing)
+            result = quantize_with(checked.calibration, graph, quantizing)
             graph, pixels = replace(result.graph, name=graph.name), result.pixels
         write_smg(graph, self.folder / MODEL)
         summary = describe(graph)
-        quantized = graph is not self.source
-        return ModelMade(graph.name, quantized, len(summary.layers), summary.macs, summary.parameters, pixels)
+        counts = len(summary.layers), summary.macs, summary.parameters
+        return ModelMade(
+            graph.name, is_float(self.source), *counts, pixels, checked.data.classes, checked.start, checked.note
+        )
 
     def make_contributions(self) -> ContributionsMade:
         if self.known is not None:
@@ -242,7 +254,7 @@ class Stages:
         return compile(
             self.graph, one.scheme, target, options=self.options, images=self._examples,
             streamed_input=one.streamed and target == self.wish.target, one_pass=one.start == "one pass",
-            class_names=self.data.names,
+            class_names=self.data.names if self.options.classes in (1, len(self.data.classes)) else (),
         )  # fmt: skip
 
     @cached_property
