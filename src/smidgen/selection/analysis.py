@@ -30,7 +30,8 @@ from smidgen.selection.contributions import (
     layer_names,
     write_contributions,
 )
-from smidgen.selection.launchers import Launcher, OnDevice, OnHost, OnRay, Outcome, Setup
+from smidgen.selection.launchers import Launcher, find_launcher
+from smidgen.selection.outcomes import Outcome, Setup
 from smidgen.selection.trials import WEIGHT_BITS, Agenda, Trial, agenda, hold_back, limit_samples
 from smidgen.targets.boards import parse_size
 from smidgen.training.scheme import Scheme, SchemeError
@@ -204,18 +205,6 @@ def analyze(
         write_contributions(found, output)
         journal_path(output).unlink(missing_ok=True)
     return found
-
-
-def find_launcher(target: str | None, workers: int | None, ray: str | None) -> Launcher:
-    """Return the launcher for the trials."""
-    if target not in (None, "host", "cuda"):
-        raise InputError(f"{target} cannot run an analysis; give host or cuda")
-    if workers is not None and workers < 1:
-        raise InputError(f"{workers} workers cannot run anything; give 1 or more")
-    count = workers or os.cpu_count() or 1
-    if ray is not None:
-        return OnRay(ray, count, target)
-    return OnDevice(count) if target == "cuda" else OnHost(count)
 
 
 def _set_up(
