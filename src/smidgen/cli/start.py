@@ -55,6 +55,7 @@ def fit_(asked: verbs.Fit) -> None:
         fitted = fit(
             graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs, augment=augment,
             seed=asked.seed, contributions=known, analysis=asked.analysis, effort=asked.effort, where=asked.machine,
+            workers=asked.workers, ray=asked.ray,
             command=asked.again(), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
     for warning in (*fitted.choice.notes, *fitted.learned.warnings):

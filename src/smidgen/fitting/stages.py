@@ -31,6 +31,7 @@ from smidgen.selection.contributions import Contributions, ContributionsError, r
 from smidgen.selection.estimates import estimate, shipped_contributions
 from smidgen.selection.judging import Recipe
 from smidgen.selection.ladder import Effort, LadderProgress, climb
+from smidgen.selection.launchers import find_launcher
 from smidgen.selection.proposals import propose
 from smidgen.selection.rates import RateProgress, choose_rate
 from smidgen.selection.runs import open_runs
@@ -60,7 +61,9 @@ class Wish:
     target: str  # a board
     course: Course  # whose rate is chosen
     analysis: Analysis | None = None  # None: contributions that are given or shipped, else a quick analysis
-    where: Where = "host"  # analysis and learning run there
+    where: Where = "host"  # trials and learning run there
+    workers: int | None = None  # cores to use; None: all
+    ray: str | None = None  # trials run on this cluster
     given: Contributions | None = None
     effort: Effort = "normal"
     rate: float | None = None  # of one sample; None: chosen with the candidate
@@ -72,6 +75,8 @@ class Stages:
 
     def __init__(self, source: Graph, data: Data, folder: Path, wish: Wish, show: ShowProgress) -> None:
         self.source, self.data, self.folder, self.wish, self.show = source, data, folder, wish, show
+        self.trials_on = None if wish.ray and wish.where == "host" else wish.where  # a cluster's GPUs where it has any
+        self.launcher = find_launcher(self.trials_on, wish.workers, wish.ray)
         loss = choose_loss(source, data)
         self.options = Options(outputs_for(source, data, loss), seed=wish.course.seed, loss=loss)
 
@@ -160,7 +165,8 @@ class Stages:
         chosen = choose_rate(program, self.data, self.wish.course, on_progress=self._trying)
         return analyze(
             self.graph, self.data, output=self.folder / CONTRIBUTIONS, quick=quick, most=self.most,
-            target=self.wish.where, learning_rate=chosen.learning_rate, on_progress=self._analyzing,
+            target=self.trials_on, workers=self.wish.workers, ray=self.wish.ray,
+            learning_rate=chosen.learning_rate, on_progress=self._analyzing,
         )  # fmt: skip
 
     def make_choice(self) -> Choice:
@@ -169,11 +175,13 @@ class Stages:
             self.graph, self.contributions, self.wish.budget, find(self.wish.target), self.options,
             streamed_input=self.streamed, on_plan=lambda plans: self.show(f"planning scheme {plans}", 0, 0),
         )  # fmt: skip
-        with open_runs(self.folder / RUNS, digest_of(found, self.data.digest(), self.wish)) as runs:
+        judged = (found, self.data.digest(), self.wish.course, self.wish.effort, self.wish.rate)
+        with open_runs(self.folder / RUNS, digest_of(*judged)) as runs:
             choice = climb(
                 self.graph, self.data, found.candidates, self.options, self.wish.course,
                 beyond=found.beyond if self.wish.effort != "quick" else (), effort=self.wish.effort,
-                learning_rate=self.wish.rate, known=runs.known, on_run=runs.add, on_progress=self._judging,
+                learning_rate=self.wish.rate, launcher=self.launcher, known=runs.known, on_run=runs.add,
+                on_progress=self._judging,
             )  # fmt: skip
         measured = self.contributions.conditions.judged_with > 0
         choice = replace(

@@ -24,6 +24,7 @@ from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.models import learned_graph
 from smidgen.learning.sums import KeptSums
 from smidgen.learning.testing import Tested, check_labels, guess, label_of, measure
+from smidgen.numerics.one_pass import MOST_SAMPLES
 from smidgen.ops.loss import Chance
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device, restart
@@ -125,6 +126,8 @@ def learn(
             run.finish()
         position, state = run.position, device.state()
     warnings = _warnings(position, course, guess(program.graph, data.train), len(data.train)) if epochs else ()
+    if taught and len(data.train) > MOST_SAMPLES:
+        warnings += (f"one pass saw {MOST_SAMPLES:,} of {len(data.train):,} samples, spread evenly: sums hold no more",)
     frozen = {} if epochs else {v.name: data for v, data in training.forward.state.items()}  # no step changed these
     model, tests = learned_graph(training, {**frozen, **state}), position.tests
     last = tests[-1] if epochs or taught is None else taught
@@ -161,8 +164,8 @@ class _Run:
             self.position = replace(self.position, before=tested.accuracy, error=tested.error, saturated=share)
 
     def teach(self) -> Tested:
-        """Observe every training sample once, make the head of the sums, and test it."""
-        train, graph = self.data.train, self.device.graph
+        """Observe every training sample once, as many as sums hold, make the head of them, and test it."""
+        train, graph = self.data.train.spread(MOST_SAMPLES), self.device.graph
         encoding = pixel_encoding(graph)
         for index, (image, label) in enumerate(zip(train.images, train.labels, strict=True)):
             self.device.observe(as_input(image, encoding), label)

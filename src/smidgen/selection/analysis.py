@@ -147,6 +147,7 @@ LEARNING_RATE = 1 / 256
 MOST = "256KB"  # analytic memory of what is tried
 STEPS = 24_000  # of a course, as many epochs as come near it
 LEAST_EPOCHS, MOST_EPOCHS = 8, 50
+MOST_STEPS = 200_000  # of a course of more than one epoch
 MOST_SEEDS = 1000
 QUICK_STEPS = 100_000  # of all trials of a quick analysis
 QUICK_EPOCHS = 5  # at least: with more images than that many steps allow, some are left out
@@ -234,8 +235,8 @@ def _set_up(
 
 
 def usual_epochs(images: int) -> int:
-    """Return the epochs that come near the usual number of steps, within limits."""
-    return min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS)
+    """Return the epochs that come near the usual number of steps, within limits; one of more samples than those."""
+    return max(1, min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS, MOST_STEPS // images))
 
 
 def _run(

@@ -32,8 +32,8 @@ MOST_IMAGES = 2048
 class Simulation:
     """Devices that learn in lockstep, one for each training step given: the same image and label for all, or its own.
 
-    Device d computes what graph d says, byte for byte. With `own_samples` images have a dimension of devices behind that
-    of samples.
+    Device d computes what graph d says, byte for byte. With `own_samples` images have a dimension of devices behind the
+    first.
     """
 
     def __init__(self, graphs: Sequence[Graph], device: str | torch.device = "cpu", own_samples: bool = False) -> None:
