@@ -21,6 +21,7 @@ from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.selection.judging import Fold, Recipe, Run, make_bench
 from smidgen.selection.ladder import Effort, climb
+from smidgen.selection.launchers import find_launcher
 from smidgen.selection.proposals import propose
 from smidgen.targets import find
 from smidgen.targets.boards import parse_size
@@ -90,9 +91,9 @@ def ways_of(
     searched = next(one for one in candidates if one.scheme.name.startswith("searched"))
     others = [("head", candidates[0]), ("searched", searched)]
     others += [(name, Recipe(load_scheme(name, graph), "new head", 0)) for name in published]
-    choices = []
+    choices, launcher = [], find_launcher(None, workers, None)
     for name, some in (("fit", candidates), *((name, (one,)) for name, one in others)):
-        choices.append((name, climb(graph, data, some, options, course, effort=case.effort, workers=workers)))
+        choices.append((name, climb(graph, data, some, options, course, effort=case.effort, launcher=launcher)))
     train, test = len(data.train), len(data.test)
     both = Samples((*data.train.images, *data.test.images), (*data.train.labels, *data.test.labels))
     fold = Fold(tuple(range(train)), tuple(range(train, train + test)))

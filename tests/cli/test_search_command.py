@@ -21,6 +21,7 @@ from smidgen.selection import estimates
 from smidgen.selection.choice import Choice
 from smidgen.selection.contributions import write_contributions
 from smidgen.selection.judging import Run, Scores
+from smidgen.selection.ladder import climb
 from smidgen.training.scheme import Scheme, SchemeError
 from tests.cli.test_cli import fail, invoke
 from tests.support.contributions import measured
@@ -96,9 +97,12 @@ def test_the_curve_is_one_call_and_one_file(folder: Path) -> None:
 
 
 def test_a_budget_and_no_scheme_is_enough_where_contributions_ship(folder: Path, shipped_small: None) -> None:
-    made = invoke("compile", "small.smg", "--classes", "4", "--budget", "16KB", "--target", "cortex-m7", "-o", "out",
-                  "--json")  # fmt: skip
-    compiled = json.loads(made)
+    given = ("--classes", "4", "--budget", "16KB", "--target", "cortex-m7", "-o", "out", "--json")
+    made = CliRunner().invoke(cli.app, ("compile", "small.smg", *given), catch_exceptions=False)
+    said, where = " ".join(made.stderr.split()), measured(small_network(), 1).conditions.data
+    assert f"what learns is a guess: what each part adds was measured on {where}, not on your samples" in said
+    assert "smidgen fit small --data DATA tries it" in said
+    compiled = json.loads(made.stdout)
     assert compiled["state_bytes"] > 0
     assert compiled["peak_bytes"] + compiled["state_bytes"] <= 16 * 1024
     graph = small_network()
@@ -224,9 +228,7 @@ def test_train_without_a_scheme_judges_candidates_and_learns_as_with_the_one_it_
 
 
 @pytest.mark.slow
-def test_train_without_a_scheme_goes_on_with_what_it_had_chosen(
-    shapes: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_train_without_a_scheme_goes_on_with_what_it_had_chosen(shapes: None, monkeypatch: pytest.MonkeyPatch) -> None:
     invoke(*LEARN[:-1], "1", "-o", "out")
     monkeypatch.setattr("smidgen.cli.train.climb", None)  # nothing is judged again
     found = json.loads(invoke(*LEARN, "-o", "out", "--resume", "out/small.ckpt", "--json"))
@@ -238,7 +240,7 @@ def test_train_without_a_scheme_goes_on_with_what_it_had_chosen(
 def test_an_interrupted_choice_says_how_it_goes_on_and_takes_the_trials_that_are_done(
     shapes: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done, taken, climb = Run(0, 0.1, 64, 0), list[Run](), train.climb
+    done, taken = Run(0, 0.1, 64, 0), list[Run]()
 
     def stop(*_: object, on_run: Callable[[Run, Scores], None], **__: object) -> None:
         on_run(done, (1.0,))

@@ -24,22 +24,23 @@ CONNECT_SECONDS = 15.0
 PartCallback = Callable[[float], None]  # gets the progress of items under way, in items, where that is known
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 Results = Generator[tuple[Item, Result], None, None]
 
 
-class Work(Protocol[Item, Result]):
+class Work(Protocol[Item, Result_co]):
     """Many runs that share what they read; it can be pickled."""
 
-    def run(self, item: Item) -> Result:
+    def run(self, item: Item) -> Result_co:
         """Run one in C, on one core."""
 
-    def on_cores(self, items: Sequence[Item], workers: int) -> Results[Item, Result]:
+    def on_cores(self, items: Sequence[Item], workers: int) -> Results[Item, Result_co]:
         """Yield what `run` gives for each, as they end, from so many cores of this machine."""
 
     def fleets(self, items: Sequence[Item]) -> Sequence[Sequence[Item]]:
         """Group what a GPU is to run together."""
 
-    def run_fleet(self, items: Sequence[Item], device: str, workers: int, on_part: PartCallback) -> Sequence[Result]:
+    def run_fleet(self, items: Sequence[Item], device: str, workers: int, on_part: PartCallback) -> Sequence[Result_co]:
         """Run a group in PyTorch; the numbers are those of `run`. Programs are compiled on so many cores."""
 
 
