@@ -158,8 +158,8 @@ def choose_scheme(
         found = search(graph, known, budget, target, options=options, streamed_input=streamed_input)
     if known.measured:
         warn(
-            f"what learns is a guess: what each part adds was measured on {known.conditions.data}, not on your samples; "
-            f"smidgen fit {graph.name} --data DATA tries it on them against the head alone and other schemes"
+            f"what learns is a guess: what each part adds was measured on {known.conditions.data}, not on your "
+            f"samples; smidgen fit {graph.name} --data DATA tries it on them against the head alone and other schemes"
         )
     else:
         warn(
