@@ -1,7 +1,8 @@
 """What `fit` keeps on data nothing was tuned on, beside the head, published and searched schemes, and everything.
 
 Every way learns as long as `fit` would let it, from a head at zero, at the rate that samples held back choose. All are
-runs of one bench, which computes what frozen layers make of every view once; the test samples judge at the end.
+runs of one bench, which computes what frozen layers make of a dozen views of each sample once; the test samples judge
+at the end. Everything (`full`) takes the rate of the way before it.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from smidgen.selection.judging import Fold, Recipe, Run, make_bench
 from smidgen.selection.ladder import Effort, climb
 from smidgen.selection.launchers import find_launcher
 from smidgen.selection.proposals import propose
+from smidgen.selection.trials import limit_samples
 from smidgen.targets import find
 from smidgen.targets.boards import parse_size
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
 
+TESTED = 2_000  # test samples, at most
 BOARD = "cortex-m7"
 
 
@@ -77,31 +80,31 @@ def offered(case: Case, graph: Graph, classes: int) -> tuple[Recipe, ...]:
 
 
 def ways_of(
-    case: Case,
-    graph: Graph,
-    whole: Data,
-    candidates: Sequence[Recipe],
-    published: Sequence[str],
-    workers: int | None = None,
+    case: Case, graph: Graph, whole: Data, candidates: Sequence[Recipe], named: Sequence[str], workers: int
 ) -> Iterator[Way]:
-    """Yield what `fit` keeps, then every other way, each judged once with the test samples."""
+    """Yield what `fit` keeps, then the head, the searched scheme and named ones, each judged once by test samples."""
     data = some_of_each(whole, case.each, case.seed)
     options = Options(len(data.classes), seed=case.seed)
     course = Course(usual_epochs(len(data.train)), 0.0, augment=Augment(), seed=case.seed)
-    searched = next(one for one in candidates if one.scheme.name.startswith("searched"))
-    others = [("head", candidates[0]), ("searched", searched)]
-    others += [(name, Recipe(load_scheme(name, graph), "new head", 0)) for name in published]
-    choices, launcher = [], find_launcher(None, workers, None)
-    for name, some in (("fit", candidates), *((name, (one,)) for name, one in others)):
-        choices.append((name, climb(graph, data, some, options, course, effort=case.effort, launcher=launcher)))
-    train, test = len(data.train), len(data.test)
-    both = Samples((*data.train.images, *data.test.images), (*data.train.labels, *data.test.labels))
-    fold = Fold(tuple(range(train)), tuple(range(train, train + test)))
-    steps, kept = course.epochs * train, tuple(choice.candidate for _, choice in choices)
+    searched = [one for one in candidates if one.scheme.name.startswith("searched")][:1]
+    others = [("head", candidates[0]), *(("searched", one) for one in searched)]
+    others += [(name, Recipe(load_scheme(name, graph), "new head", 0)) for name in named]
+    launcher = find_launcher(None, workers, None)
+    choices = [("fit", climb(graph, data, candidates, options, course, effort=case.effort, launcher=launcher))]
+    for name, one in others:
+        if name == "full":  # whose trials take too long
+            choices.append((name, replace(choices[-1][1], candidate=one, rows=())))
+        else:
+            choices.append((name, climb(graph, data, (one,), options, course, effort="quick", launcher=launcher)))
+    train, test = data.train, limit_samples(data.test, TESTED, len(data.classes))
+    both = Samples((*train.images, *test.images), (*train.labels, *test.labels))
+    fold = Fold(tuple(range(len(train))), tuple(range(len(train), len(both))))
+    steps, kept = course.epochs * len(train), tuple(choice.candidate for _, choice in choices)
     with closing(make_bench(graph, options, course, kept, both, (fold,), steps)) as bench:
         for place, (name, choice) in enumerate(choices):
             one = choice.candidate
             scores = bench.run(Run(place, choice.learning_rate, steps if one.steps else 0, 0))
-            judged, error = (choice.rows[choice.chosen].score, choice.rows[choice.chosen].error)
+            row = choice.rows[choice.chosen] if choice.rows else None
             top1 = math.fsum(scores) / len(scores) if scores else 0.0
+            judged, error = (row.score, row.error) if row else (None, 0.0)
             yield Way(case, name, one.name, choice.learning_rate, judged, error, top1, one.sram_bytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ from smidgen.selection.estimates import estimate, shipped_contributions
 from smidgen.selection.judging import Recipe
 from smidgen.selection.ladder import Effort, LadderProgress, climb
 from smidgen.selection.launchers import find_launcher
+from smidgen.selection.other_networks import better_networks
 from smidgen.selection.proposals import propose
 from smidgen.selection.rates import RateProgress, choose_rate
 from smidgen.selection.runs import open_runs
@@ -184,13 +185,22 @@ class Stages:
                 on_progress=self._judging,
             )  # fmt: skip
         measured = self.contributions.conditions.judged_with > 0
-        choice = replace(
-            choice, rows=self._counted(choice, found.candidates), predicted=found.predicted if measured else None
+        notes = (
+            (*choice.notes, *self._other_networks()) if self.wish.effort != "quick" and choice.learned else choice.notes
         )
+        predicted = found.predicted if measured else None
+        choice = replace(choice, rows=self._counted(choice, found.candidates), predicted=predicted, notes=notes)
         write_whole(self.folder / SCHEME, choice.candidate.scheme.to_json().encode() + b"\n")
         self._keep(CHOICE, choice)
         (self.folder / RUNS).unlink(missing_ok=True)
         return choice
+
+    def _other_networks(self) -> Iterator[str]:
+        """Yield which network of the zoo would do better on these samples within the budget, if any does."""
+        return better_networks(
+            self.graph, self.data, self.wish.budget, find(self.wish.target), self.options, self.wish.course,
+            lambda name: self.show(f"comparing with {name}", 0, 0),
+        )  # fmt: skip
 
     def _counted(self, choice: Choice, candidates: tuple[Recipe, ...]) -> tuple[Row, ...]:
         """Return the rows with the instructions that a sample takes on the board, of those judged to the end."""

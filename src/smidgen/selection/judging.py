@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 Start = Literal["new head", "kept head", "one pass"]
 EXAMPLES = 4  # samples that set a program's first exponents
-VIEW_BYTES = 1 << 28  # of what frozen layers made of augmented samples; views are shown again where there are more
+VIEWS = 12  # of a sample, augmented, that trials learn from by turns: each takes a pass through the frozen layers
+VIEW_BYTES = 1 << 28  # of what frozen layers made of them, at most
 
 
 @dataclass(frozen=True)
@@ -311,7 +312,7 @@ def make_bench(
     epochs = max(1, math.ceil(steps / min(len(fold.train) for fold in folds)))
     learned = _numbered(folds)
     taken = len(learned) * sum(v.type.bytes for v in values)
-    views = 0 if course.augment is None else max(1, min(epochs, VIEW_BYTES // max(taken, 1)))
+    views = 0 if course.augment is None else max(1, min(epochs, VIEWS, VIEW_BYTES // max(taken, 1)))
     shown: list[tuple[int | None, int]] = [(None, place) for place in range(len(samples))]
     shown += [(view, place) for view in range(views) for place in learned]
     made = _through(model, values, shown, samples, course, on_progress) if values else {}

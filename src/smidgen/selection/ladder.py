@@ -3,7 +3,8 @@
 A quarter of the samples is held back; of up to 2,000 samples each judges once, in 4 folds, or in 5 where no class has
 more than 10. Candidates are tried at a few rates by successive halving: all for a quarter of a trial's steps, the
 better third for half of them, and the best three for all steps on every fold, beside the head and the closed-form head.
-The best is kept, or the cheapest that is not worse than it by more than the standard error of their difference.
+Steps of the head alone cost next to nothing, so it takes as many as the course has. The best is kept, or the cheapest
+that is worse by no more than the standard error of their difference, and by no more than a point.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from smidgen.selection.trials import limit_samples
 from smidgen.training import Options
 
 Effort = Literal["quick", "normal", "thorough"]
-STEPS: Mapping[Effort, int] = {"quick": 40_000, "normal": 400_000, "thorough": 2_000_000}  # of all trials together
+STEPS: Mapping[Effort, int] = {"quick": 40_000, "normal": 200_000, "thorough": 1_000_000}  # of all trials together
 SAMPLES: Mapping[Effort, int] = {"quick": 1_000, "normal": 4_000, "thorough": 20_000}  # learned from, at most
 LEAST_STEPS = 64  # of a run
+CHEAP = 10  # a run of the head alone takes at most the work divided by this, in steps
 CROSS = 2_000  # samples up to which each judges once; of more, a quarter is held back
 FOLDS, MORE_FOLDS, FEW = 4, 5, 10  # folds, and those where no class has more than a few samples
 JUDGES = 200  # samples that judge in the first round, where there are so many
@@ -39,6 +41,7 @@ FROM_NEW = tuple(rate / BATCH for rate in (0.1, 0.4, 1.0, 2.5))
 FROM_ONE_PASS = tuple(rate / BATCH for rate in (0.05, 0.2, 1.0))
 HIGHER, HIGHEST = 2.5, 20.0 / BATCH  # the factor to the next rate where the highest was best, and where that ends
 FINALISTS = 3
+POINT = 0.01  # of accuracy: a cheaper candidate is never kept where it seems to be worse by more
 
 Tried = tuple[int, float]  # a candidate and a rate
 
@@ -103,8 +106,7 @@ def climb(
     if not folds:
         return _unjudged(ordered, len(samples), learning_rate)
     launcher, whole = launcher or find_launcher(None, None, None), course.epochs * len(data.train)
-    ladder = _Ladder(ordered, folds, min(STEPS[effort], whole), learning_rate, launcher, tuple(beyond))
-    ladder.steps = max(min(int(STEPS[effort] / ladder.work), whole), LEAST_STEPS)
+    ladder = _Ladder(ordered, folds, STEPS[effort], whole, learning_rate, launcher, tuple(beyond))
     ladder.scores, ladder.on_run, ladder.on_progress = dict(known or {}), on_run, on_progress
     ladder.bench = make_bench(
         model, options, course, ladder.everything, samples, folds, ladder.steps,
@@ -112,7 +114,7 @@ def climb(
     )  # fmt: skip
     chance = max(Counter(samples.labels).values()) / len(samples) if classes else None
     with closing(ladder.bench), launcher.connected():
-        return _choose(ladder, ladder.run(), chance, len(samples), math.sqrt(min(1.0, ladder.steps / whole)))
+        return _choose(ladder, ladder.run(), chance, len(samples))
 
 
 def _unjudged(ordered: tuple[Recipe, ...], samples: int, rate: float | None) -> Choice:
@@ -142,19 +144,22 @@ class _Ladder:
         self,
         candidates: tuple[Recipe, ...],
         folds: tuple[Fold, ...],
-        steps: int,
+        work: int,
+        whole: int,
         rate: float | None,
         launcher: Launcher,
         beyond: tuple[Recipe, ...],
     ) -> None:
         self.candidates, self.everything = candidates, (*candidates, *beyond)
-        self.folds, self.steps, self.rate, self.launcher = folds, steps, rate, launcher
+        self.folds, self.whole, self.rate, self.launcher = folds, whole, rate, launcher
         self.scores: dict[Run, Scores] = {}
         self.done = 0
         self.tried = [(i, rate) for i, one in enumerate(candidates) for rate in self._rates(one)]
         self.deep = [one for one in self.tried if candidates[one[0]].scheme.biases]
         self.first = min(len(folds), -(-JUDGES // len(folds[0].held)))  # folds of the first round
         self.better = max(2 * FINALISTS, len(self.deep) // 3)  # that go on to the second
+        self.cheap = max(min(work // CHEAP, whole), LEAST_STEPS)
+        self.steps = max(min(int(work / self.work), whole), LEAST_STEPS) if self.deep else self.cheap
 
     @property
     def work(self) -> float:
@@ -162,31 +167,33 @@ class _Ladder:
         second = min(self.better, len(self.deep)) * min(2 * self.first, len(self.folds)) / 2
         return max(len(self.deep) * self.first / 4 + second + min(FINALISTS, len(self.deep)) * len(self.folds), 1.0)
 
+    def taken(self, candidate: int, part: float) -> int:
+        """Return the steps of a run that takes a part of all."""
+        one = self.everything[candidate]
+        return max(int((self.steps if one.scheme.biases else self.cheap) * part), LEAST_STEPS) if one.steps else 0
+
     def run(self) -> list[_Judged]:
         """Return every candidate, the best first, finalists before others."""
-        first = self._round(self.tried, self.steps // 4, self.first)
+        first = self._round(self.tried, 1 / 4, self.first)
         while more := self._higher(first):
-            first |= self._round(more, self.steps // 4, self.first)
+            first |= self._round(more, 1 / 4, self.first)
         deep = [one for one in first if self.candidates[one[0]].scheme.biases]
-        second = self._round(_best(deep, first)[: self.better], self.steps // 2, 2 * self.first)
+        second = self._round(_best(deep, first)[: self.better], 1 / 2, 2 * self.first)
         final = list(dict.fromkeys(i for i, _ in _best(second, second)))[:FINALISTS]
-        last = self._round([_at_best_rate(i, second) for i in final], self.steps, len(self.folds))
-        last |= self._round(
-            [_at_best_rate(i, first) for i, one in enumerate(self.candidates) if not one.scheme.biases],
-            self.steps,
-            len(self.folds),
-        )
+        alone = [i for i, one in enumerate(self.candidates) if not one.scheme.biases]
+        ready = [*(_at_best_rate(i, second) for i in final), *(_at_best_rate(i, first) for i in alone)]
+        last = self._round(ready, 1, len(self.folds))
         found = []
         for i in range(len(self.candidates)):
-            for scores, steps in ((last, self.steps), (second, self.steps // 2), (first, self.steps // 4)):
+            for scores, part in ((last, 1), (second, 1 / 2), (first, 1 / 4)):
                 if any(place == i for place, _ in scores):
                     tried = _at_best_rate(i, scores)
-                    found.append(self._judged(tried, scores[tried], steps, scores is last))
+                    found.append(self._judged(tried, scores[tried], self.taken(i, part), scores is last))
                     break
         return sorted(found, key=lambda one: (not one.row.finalist, _order(one.row.score), one.row.sram_bytes))
 
     def _higher(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
-        """Return the next rate of every candidate that is no better at any other than at the highest it was tried at."""
+        """Return the next rate of every candidate that was best at the highest rate it was tried at."""
         found = []
         for i, one in enumerate(self.candidates):
             most = max(rate for place, rate in scores if place == i)
@@ -216,11 +223,10 @@ class _Ladder:
         row = Row(one.name, rate, mean, error, found.size, steps, one.sram_bytes, final and bool(scores))
         return _Judged(tried[0], row, found)
 
-    def _round(self, tried: Sequence[Tried], steps: int, folds: int, half: bool = False) -> dict[Tried, Scores]:
+    def _round(self, tried: Sequence[Tried], part: float, folds: int, half: bool = False) -> dict[Tried, Scores]:
         """Return the scores of candidates at rates, on the first folds together; None where one diverged."""
-        steps, some = max(steps, LEAST_STEPS), range(min(folds, len(self.folds)))
-        taken = {one: steps if self.everything[one[0]].steps else 0 for one in tried}
-        runs = {one: [Run(*one, taken[one], fold, half) for fold in some] for one in tried}
+        some = range(min(folds, len(self.folds)))
+        runs = {one: [Run(*one, self.taken(one[0], part), fold, half) for fold in some] for one in tried}
         self._finish([run for of_one in runs.values() for run in of_one])
         found: dict[Tried, Scores] = {}
         for one, of_one in runs.items():
@@ -270,7 +276,7 @@ class _Ladder:
     def _again(self, place: int, judged: _Judged, half: bool = False) -> Array:
         """Return the scores of a candidate at the rate of another, in a last round; none where it diverged."""
         tried = place, judged.row.learning_rate or 0.0
-        return np.array(self._round([tried], self.steps, len(self.folds), half)[tried] or ())
+        return np.array(self._round([tried], 1, len(self.folds), half)[tried] or ())
 
 
 def _order(score: float | None) -> float:
@@ -296,8 +302,8 @@ def _mean(scores: Array) -> tuple[float, float]:
     return float(scores.mean()), float(scores.std(ddof=1) / math.sqrt(len(scores))) if len(scores) > 1 else 0.0
 
 
-def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, samples: int, shorter: float) -> Choice:
-    """Keep the best finalist, or the cheapest that is not worse by more than the error of the difference."""
+def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, samples: int) -> Choice:
+    """Keep the best finalist, or the cheapest that is worse by no more than the error of the difference and a point."""
     finalists = [one for one in judged if one.row.finalist]
     if not finalists:
         raise LearningError(
@@ -308,10 +314,11 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
     best, level = able[0], list[_Judged]()
     for one in able:
         mean, error = _mean(best.scores - one.scores)
-        if mean <= error:
+        if mean <= (error if chance is None else min(error, POINT)):
             level.append(one)
     chosen = min(level, key=lambda one: (one.row.sram_bytes, ladder.candidates[one.candidate].steps))
     rows, place = tuple(one.row for one in judged), judged.index(chosen)
+    shorter = math.sqrt(min(1.0, chosen.row.steps / ladder.whole))  # the course is longer, and takes a lower rate
     choice = Choice(
         rows, ladder.candidates[chosen.candidate], place, (chosen.row.learning_rate or 0.0) * shorter,
         _reason(ladder, able, chosen, chance), samples, len(ladder.folds), chance,
