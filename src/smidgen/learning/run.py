@@ -125,13 +125,10 @@ def learn(
         if epochs:
             run.finish()
         position, state = run.position, device.state()
-    warnings = _warnings(position, course, guess(program.graph, data.train), len(data.train)) if epochs else ()
-    if taught and len(data.train) > MOST_SAMPLES:
-        warnings += (f"one pass saw {MOST_SAMPLES:,} of {len(data.train):,} samples, spread evenly: sums hold no more",)
     frozen = {} if epochs else {v.name: data for v, data in training.forward.state.items()}  # no step changed these
     model, tests = learned_graph(training, {**frozen, **state}), position.tests
     last = tests[-1] if epochs or taught is None else taught
-    return Learned(program.graph.name, tests[0], last, position.record, warnings, state, model, taught, run.sums)
+    return Learned(program.graph.name, tests[0], last, position.record, run.warnings(), state, model, taught, run.sums)
 
 
 class _Run:
@@ -175,6 +172,14 @@ class _Run:
         self.device.solve()
         self.sums = KeptSums(self.device.sums(), features_fingerprint(graph), graph.classes)
         return self.test(0)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what looks wrong about the steps, and that sums did not hold all samples."""
+        graph, train = self.device.graph, self.data.train
+        found = _warnings(self.position, self.course, guess(graph, train), len(train)) if self.position.record else ()
+        if self.sums is None or len(train) <= MOST_SAMPLES:
+            return found
+        return (*found, f"one pass saw {MOST_SAMPLES:,} of {len(train):,} samples, spread evenly: sums hold no more")
 
     def epoch(self) -> None:
         """Run the remaining steps of the epoch, the test after it, and write its checkpoint."""
