@@ -63,12 +63,11 @@ def train_(asked: verbs.Train) -> None:
         teach(asked, graph, data, options, files[:2])
         return
     names = data.names if outputs == len(data.classes) else ()
-    with made_folder(asked.output):
-        choice = None if asked.scheme else _judge(asked, graph, data, options, course, files[2])
-        if choice is not None and not choice.candidate.steps:
-            teach(asked, graph, data, options, files[:2])
-        else:
-            _steps(asked, graph, data, options, course, choice, names, files)
+    choice = None if asked.scheme else _judge(asked, graph, data, options, course, files[2])
+    if choice is not None and not choice.candidate.steps:
+        teach(asked, graph, data, options, files[:2])
+    else:
+        _steps(asked, graph, data, options, course, choice, names, files)
 
 
 def _steps(
@@ -91,9 +90,10 @@ def _steps(
         course = replace(course, learning_rate=(chosen or before or course).learning_rate)
     if before is not None and before.epochs != course.epochs:
         warn(_new_length(course, before, asked.resume))
-    learned = _learn(asked, program, data, course, files[2])
-    run = TrainingRun(graph, picked, options, program, data, course, chosen, learned, asked.again(), files[:2], choice)
-    _write(run, files)
+    with made_folder(asked.output):
+        learned, again = _learn(asked, program, data, course, files[2]), asked.again()
+        run = TrainingRun(graph, picked, options, program, data, course, chosen, learned, again, files[:2], choice)
+        _write(run, files)
     show(_summary(run, asked.scheme or picked.name, files), asked.as_json)
 
 
@@ -173,7 +173,12 @@ def _judge(asked: verbs.Train, graph: Graph, data: Data, options: Options, cours
     streamed = streams_input(graph, board.working)
     budget, part = parse_size(asked.budget or BUDGET), kept.with_suffix(f"{CHOICE}.part")
     rate = None if asked.rate == AUTO else course.learning_rate
-    with going_on(lambda: f"trials that are done are kept in {part}; go on with {asked.again()}"), progress() as bar:
+
+    def kept_and_again() -> str:
+        done = f"trials that are done are kept in {part}" if part.exists() else "nothing was tried yet"
+        return f"{done}; go on with {asked.again()}"
+
+    with made_folder(asked.output), going_on(kept_and_again), progress() as bar:
         found = propose(
             graph, shipped_or_estimated(graph), budget, board, options, streamed_input=streamed,
             on_plan=lambda plans: bar.update(plans, 0, "planning candidates"),
