@@ -2,9 +2,9 @@
 
 A quarter of the samples is held back; of up to 2,000 samples each judges once, in 4 folds, or in 5 where no class has
 more than 10. Candidates are tried at a few rates by successive halving: all for a quarter of a trial's steps, the
-better third for half of them, and the best three for all steps on every fold, beside the head and the closed-form head.
-Steps of the head alone cost next to nothing, so it takes as many as the course has. The best is kept, or the cheapest
-that is worse by no more than the standard error of their difference, and by no more than a point.
+best six, each at its best rate, for half of them, and three for all steps on every fold, beside the head and the
+closed-form head. Steps of the head alone cost next to nothing, so it takes as many as the course has. The best is kept,
+or the cheapest that is worse by no more than the standard error of their difference, and by no more than a point.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ JUDGES = 200  # samples that judge in the first round, where there are so many
 FROM_NEW = tuple(rate / BATCH for rate in (0.1, 0.4, 1.0, 2.5))
 FROM_ONE_PASS = tuple(rate / BATCH for rate in (0.05, 0.2, 1.0))
 HIGHER, HIGHEST = 2.5, 20.0 / BATCH  # the factor to the next rate where the highest was best, and where that ends
-FINALISTS = 3
+SECOND, FINALISTS = 6, 3  # candidates in the second round, and those of the last that learn more than a head
+QUARTER, HALF, WHOLE = 1 / 4, 1 / 2, 1.0  # of the steps, in the three rounds
+ENOUGH = 30  # samples that judge, from which chance can be told from learning
 POINT = 0.01  # of accuracy: a cheaper candidate is never kept where it seems to be worse by more
 
 Tried = tuple[int, float]  # a candidate and a rate
@@ -157,15 +159,16 @@ class _Ladder:
         self.tried = [(i, rate) for i, one in enumerate(candidates) for rate in self._rates(one)]
         self.deep = [one for one in self.tried if candidates[one[0]].scheme.biases]
         self.first = min(len(folds), -(-JUDGES // len(folds[0].held)))  # folds of the first round
-        self.better = max(2 * FINALISTS, len(self.deep) // 3)  # that go on to the second
+        self.schemes = sum(1 for one in candidates if one.scheme.biases)
         self.cheap = max(min(work // CHEAP, whole), LEAST_STEPS)
         self.steps = max(min(int(work / self.work), whole), LEAST_STEPS) if self.deep else self.cheap
 
     @property
     def work(self) -> float:
         """The work of all rounds in runs of all steps; steps of the head alone hardly count."""
-        second = min(self.better, len(self.deep)) * min(2 * self.first, len(self.folds)) / 2
-        return max(len(self.deep) * self.first / 4 + second + min(FINALISTS, len(self.deep)) * len(self.folds), 1.0)
+        first, second = QUARTER * self.first, HALF * min(2 * self.first, len(self.folds))
+        last = min(FINALISTS, self.schemes) * len(self.folds)
+        return max(len(self.deep) * first + min(SECOND, self.schemes) * second + last, 1.0)
 
     def taken(self, candidate: int, part: float) -> int:
         """Return the steps of a run that takes a part of all."""
@@ -174,32 +177,45 @@ class _Ladder:
 
     def run(self) -> list[_Judged]:
         """Return every candidate, the best first, finalists before others."""
-        first = self._round(self.tried, 1 / 4, self.first)
+        first = self._round(self.tried, QUARTER, self.first)
         while more := self._higher(first):
-            first |= self._round(more, 1 / 4, self.first)
-        deep = [one for one in first if self.candidates[one[0]].scheme.biases]
-        second = self._round(_best(deep, first)[: self.better], 1 / 2, 2 * self.first)
-        final = list(dict.fromkeys(i for i, _ in _best(second, second)))[:FINALISTS]
-        alone = [i for i, one in enumerate(self.candidates) if not one.scheme.biases]
-        ready = [*(_at_best_rate(i, second) for i in final), *(_at_best_rate(i, first) for i in alone)]
-        last = self._round(ready, 1, len(self.folds))
+            first |= self._round(more, QUARTER, self.first)
+        deep, alone = list[Tried](), list[Tried]()
+        for i, one in enumerate(self.candidates):
+            (deep if one.scheme.biases else alone).append(self._at_best_rate(i, first))
+        second = self._round(_best(deep, first)[:SECOND], HALF, 2 * self.first)
+        last = self._round([*_best(second, second)[:FINALISTS], *alone], WHOLE, len(self.folds))
         found = []
-        for i in range(len(self.candidates)):
-            for scores, part in ((last, 1), (second, 1 / 2), (first, 1 / 4)):
-                if any(place == i for place, _ in scores):
-                    tried = _at_best_rate(i, scores)
-                    found.append(self._judged(tried, scores[tried], self.taken(i, part), scores is last))
+        for tried in (*deep, *alone):
+            for scores, part in ((last, WHOLE), (second, HALF), (first, QUARTER)):
+                if tried in scores:
+                    found.append(self._judged(tried, scores[tried], self.taken(tried[0], part), scores is last))
                     break
         return sorted(found, key=lambda one: (not one.row.finalist, _order(one.row.score), one.row.sram_bytes))
+
+    def _at_best_rate(self, candidate: int, scores: Mapping[Tried, Scores]) -> Tried:
+        """Return a candidate at its best rate; of equal ones at the lower.
+
+        What suits others that start alike counts as much as its own scores, which are few: a rate that was lucky with
+        one scheme alone would be chosen too often.
+        """
+        start, means = self.candidates[candidate].start, dict[Tried, float]()
+        for one, found in scores.items():
+            means[one] = sum(found) / len(found) if found else -math.inf
+
+        def worth(tried: Tried) -> float:
+            alike = [m for (i, rate), m in means.items() if rate == tried[1] and self.candidates[i].start == start]
+            return means[tried] + sum(alike) / len(alike)
+
+        return max((one for one in means if one[0] == candidate), key=lambda one: (worth(one), -one[1]))
 
     def _higher(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
         """Return the next rate of every candidate that was best at the highest rate it was tried at."""
         found = []
         for i, one in enumerate(self.candidates):
-            most = max(rate for place, rate in scores if place == i)
-            best, at_most = scores[_at_best_rate(i, scores)], scores[i, most]
-            if one.steps and self.rate is None and most < HIGHEST and at_most and sum(at_most) >= sum(best or ()):
-                found.append((i, HIGHER * most))
+            _, best = self._at_best_rate(i, scores)
+            if one.steps and self.rate is None and best < HIGHEST and best == max(rate for j, rate in scores if j == i):
+                found.append((i, HIGHER * best))
         return found
 
     def learns(self, judged: _Judged) -> bool:
@@ -224,9 +240,14 @@ class _Ladder:
         return _Judged(tried[0], row, found)
 
     def _round(self, tried: Sequence[Tried], part: float, folds: int, half: bool = False) -> dict[Tried, Scores]:
-        """Return the scores of candidates at rates, on the first folds together; None where one diverged."""
-        some = range(min(folds, len(self.folds)))
-        runs = {one: [Run(*one, self.taken(one[0], part), fold, half) for fold in some] for one in tried}
+        """Return the scores of candidates at rates, on the first folds together; None where one diverged.
+
+        Rates are those of all steps; fewer take higher ones, as the square root of how many fewer there are.
+        """
+        some, higher = range(min(folds, len(self.folds))), 1 / math.sqrt(part)
+        runs = {
+            (i, rate): [Run(i, rate * higher, self.taken(i, part), fold, half) for fold in some] for i, rate in tried
+        }
         self._finish([run for of_one in runs.values() for run in of_one])
         found: dict[Tried, Scores] = {}
         for one, of_one in runs.items():
@@ -276,7 +297,7 @@ class _Ladder:
     def _again(self, place: int, judged: _Judged, half: bool = False) -> Array:
         """Return the scores of a candidate at the rate of another, in a last round; none where it diverged."""
         tried = place, judged.row.learning_rate or 0.0
-        return np.array(self._round([tried], 1, len(self.folds), half)[tried] or ())
+        return np.array(self._round([tried], WHOLE, len(self.folds), half)[tried] or ())
 
 
 def _order(score: float | None) -> float:
@@ -291,10 +312,6 @@ def _best(tried: Sequence[Tried] | Mapping[Tried, Scores], scores: Mapping[Tried
         return (_order(sum(found) / len(found) if found else None), one[1], one[0])
 
     return sorted(tried, key=order)
-
-
-def _at_best_rate(candidate: int, scores: Mapping[Tried, Scores]) -> Tried:
-    return next(one for one in _best(scores, scores) if one[0] == candidate)
 
 
 def _mean(scores: Array) -> tuple[float, float]:
@@ -325,11 +342,10 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
     )  # fmt: skip
     if choice.learned:
         return replace(choice, notes=tuple(_advice(ladder, finalists, chosen, chance)))
-    nothing = (
-        f"nothing was learned: {shown(chosen.row, chance)} of the samples held back are right, and always giving the "
-        f"most frequent class is right for {chance:.1%}; check the labels"
-    )
-    return replace(choice, reason=nothing, notes=(nothing,))
+    right = f"{shown(chosen.row, chance)} of the samples held back are right, {chance:.1%} by the commonest class alone"
+    few = chosen.row.judged_with < ENOUGH
+    nothing = f"{samples} samples are too few to tell: {right}" if few else f"nothing was learned: {right}"
+    return replace(choice, reason=nothing, notes=(f"{nothing}; {'add samples' if few else 'check the labels'}",))
 
 
 def _reason(ladder: _Ladder, finalists: list[_Judged], chosen: _Judged, chance: float | None) -> str:
