@@ -23,6 +23,7 @@ from smidgen.selection.choice import Row
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.selection.judging import Fold, Recipe, Run, make_bench
 from smidgen.selection.ladder import FROM_NEW, Effort, climb
+from smidgen.selection.launchers import find_launcher
 from smidgen.selection.proposals import propose
 from smidgen.selection.trials import limit_samples
 from smidgen.targets import find
@@ -87,7 +88,8 @@ def ways_of(
     options = Options(len(data.classes), seed=case.seed)
     course = Course(usual_epochs(len(data.train)), 0.0, augment=Augment(), seed=case.seed)
     steps = course.epochs * len(data.train)
-    fit = climb(graph, data, candidates, options, course, effort=case.effort, workers=workers)
+    launcher = find_launcher(None, workers, None)
+    fit = climb(graph, data, candidates, options, course, effort=case.effort, launcher=launcher)
     tried = [Trial("fit", fit.candidate, fit.learning_rate, fit.rows[fit.chosen] if fit.rows else None)]
     rows = {row.name: row for row in fit.rows}
     searched = [one for one in candidates if one.scheme.name.startswith("searched")][:1]
@@ -100,7 +102,7 @@ def ways_of(
         if name == "full" or not fit.rows:  # its trials take too long, or there is nothing to judge them with
             tried.append(Trial(name, one, tried[-1].rate, None))
         else:
-            found = climb(graph, data, (one,), options, course, effort="quick", workers=workers)
+            found = climb(graph, data, (one,), options, course, effort="quick", launcher=launcher)
             tried.append(Trial(name, one, found.learning_rate, found.rows[0]))
     train, test = data.train, limit_samples(data.test, TESTED, len(data.classes))
     both = Samples((*train.images, *test.images), (*train.labels, *test.labels))

@@ -147,6 +147,8 @@ Crop = Annotated[
 ContributionFiles = Annotated[
     list[Path] | None, path_option(help="Contributions that smidgen analyze wrote; several files are averaged.")
 ]
+Workers = Annotated[int | None, typer.Option(help="Cores to use for trials. By default all.")]
+Ray = Annotated[str | None, typer.Option(help="Run trials on a Ray cluster: auto, or its address such as host:6379.")]
 Picture = Annotated[Path | None, path_option(help="Also draw the result in this HTML file.")]
 ModelFile = Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")]
 SampleLimit = Annotated[int | None, typer.Option(help="Test with at most this many samples, evenly spaced.")]

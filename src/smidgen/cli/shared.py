@@ -195,7 +195,12 @@ def choose_scheme(
     with spinner(f"choosing what {graph.name} learns"):
         known = shipped_or_estimated(graph)
         found = search(graph, known, budget, target, options=options, streamed_input=streamed_input)
-    if not known.measured:
+    if known.measured:
+        warn(
+            f"what learns is a guess: what each part adds was measured on {known.conditions.data}, not on your "
+            f"samples; smidgen fit {graph.name} --data DATA tries it on them against the head alone and other schemes"
+        )
+    else:
         warn(
             f"the contributions of the layers of {graph.name} were not measured; a rule about their shapes chose. To "
             f"measure them: smidgen analyze {graph.name} --data DATA -o contributions.json, then smidgen search"

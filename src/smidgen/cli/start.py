@@ -68,6 +68,7 @@ def fit_(asked: verbs.Fit) -> None:
             graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs,
             augment=augmentation(asked, data.label_kind), seed=asked.seed, contributions=known, analysis=asked.analysis,
             effort=asked.effort, options=options, loss=chosen_loss(asked), learning_rate=rate, where=asked.machine,
+            workers=asked.workers, ray=asked.ray,
             command=asked.again(), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
     for warning in (*fitted.choice.notes, *fitted.learned.warnings):

@@ -32,6 +32,8 @@ class Fit(given.Learning, given.Sounding, given.DataReading, given.Naming, given
     )
     effort: given.Effort = option("normal", "How much work goes into judging candidates on the samples.")
     machine: given.Machine = option("host", "Where trials and learning run.", "--on")
+    workers: given.Workers = None
+    ray: given.Ray = None
 
 
 class Info(given.Limited):
@@ -124,8 +126,8 @@ class Analyze(given.Sounding, given.DataReading, given.Overwriting):
     output: Path = path(..., "The file of contributions to write.", "--output", "-o")
     quick: bool = option(False, "Do at most 100,000 steps, and list what is left out.", "--quick")
     target: str | None = option(None, "host (this machine's cores) or cuda (a GPU).")
-    workers: int | None = option(None, "Processes to use. By default one for each core.")
-    ray: str | None = option(None, "Run on a Ray cluster: auto, or its address such as host:6379.")
+    workers: given.Workers = None
+    ray: given.Ray = None
     seeds: int = option(1, "Runs of each kind, which are averaged.")
     epochs: int | None = option(None, "Epochs of a run. By default chosen by the number of images.")
     learning_rate: str = option("1/256", "Learning rate per sample: a number or a quotient such as 0.4/256.")
@@ -165,8 +167,9 @@ class Train(given.Counting, given.Sounding, given.DataReading, given.Naming, giv
         None, "What learns: a published name, full, last:K, bias:K, head, or a JSON file.", autocompletion=given.schemes
     )
     budget: str | None = option(
-        None, "Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."
+        None, "Without --scheme: a board's SRAM, by default 128KB; what it allows is judged on the samples."
     )
+    effort: given.Effort = option("normal", "Without --scheme: how much work goes into judging candidates.")
     target: str = option(
         "host",
         "host (this machine), cuda (the same bytes on a GPU), or a board: cortex-m7, …",

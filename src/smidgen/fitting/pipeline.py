@@ -88,6 +88,8 @@ def fit(
     loss: Loss | None = None,
     learning_rate: float | None = None,
     where: Where = "host",
+    workers: int | None = None,
+    ray: str | None = None,
     command: str = "",
     more: Callable[[], Section] | None = None,
     force: bool = False,
@@ -99,9 +101,11 @@ def fit(
     or measured here; `analysis` "quick" or "full" always measures it. Schemes that it promises are searched for the
     budget of SRAM. They, the head alone and the closed-form head are then tried on the training samples at a few rates,
     each judged on samples it did not learn from, with as much work as `effort` allows; the best is kept, or a cheaper
-    one that is as good within the error. It is trained on this machine ("host" or "cuda") with all training samples,
-    and its program measured on the emulated board. The test samples decide nothing. A board reserves some SRAM for its
-    stack: a budget of all its SRAM is lowered by that.
+    one that is as good within the error. Trials run on `workers` cores of this machine, all without a number, with
+    `where` "cuda" as fleets on its GPU, or on the Ray cluster at the address `ray`; none of them changes a number, and
+    a fit that one of them began another can end. The choice is trained on this machine ("host" or "cuda") with all
+    training samples, and its program measured on the emulated board. The test samples decide nothing. A board
+    reserves some SRAM for its stack: a budget of all its SRAM is lowered by that.
 
     `options` are those of learning, apart from the seed and from the loss, which fits the labels if none is given. The
     model's head is kept where it scores the data's classes: by name, or as `check_head` finds by training samples.
@@ -116,7 +120,9 @@ def fit(
     shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
     course = Course(count, 0.0, augment=augment or shown, seed=seed)
     once = replace(course, test_every=count)  # test samples are looked at once, at the end
-    wish = Wish(most, target, once, options, analysis, where, contributions, effort, learning_rate, command)
+    wish = Wish(
+        most, target, once, options, analysis, where, workers, ray, contributions, effort, learning_rate, command
+    )
     replace(course, learning_rate=learning_rate or 0.0).check()
     check_course(course, data)
     with made_folder(Path(folder)), locked(Path(folder)):
@@ -160,7 +166,7 @@ class _Fit:
     ) -> None:  # fmt: skip
         self.folder, self.wish, self.on_progress = folder, wish, on_progress
         self.data, self.source, self.stage = data.digest(), fingerprint(model), ""
-        request = digest_of(FORMAT, self.source, self.data, replace(wish, command=""))
+        request = digest_of(FORMAT, self.source, self.data, replace(wish, command="", workers=None, ray=None))
         self.ledger, self.done = Ledger(folder, request, force), list[StageDone]()
         self.work = Stages(model, data, folder, wish, self._show)
 

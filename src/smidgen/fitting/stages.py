@@ -32,6 +32,7 @@ from smidgen.selection.contributions import Contributions, ContributionsError, r
 from smidgen.selection.estimates import estimate, shipped_contributions
 from smidgen.selection.judging import Recipe
 from smidgen.selection.ladder import Effort, LadderProgress, climb
+from smidgen.selection.launchers import find_launcher
 from smidgen.selection.other_networks import better_networks
 from smidgen.selection.proposals import propose
 from smidgen.selection.rates import RateProgress, choose_rate
@@ -62,7 +63,9 @@ class Wish:
     course: Course  # whose rate is chosen
     options: Options  # with loss and outputs; whether the head is kept is decided with the model
     analysis: Analysis | None = None  # None: contributions that are given or shipped, else a quick analysis
-    where: Where = "host"  # analysis and learning run there
+    where: Where = "host"  # trials and learning run there
+    workers: int | None = None  # cores to use; None: all
+    ray: str | None = None  # trials run on this cluster
     given: Contributions | None = None
     effort: Effort = "normal"
     rate: float | None = None  # of one sample; None: chosen with the candidate
@@ -74,6 +77,8 @@ class Stages:
 
     def __init__(self, source: Graph, data: Data, folder: Path, wish: Wish, show: ShowProgress) -> None:
         self.source, self.given, self.folder, self.wish, self.show = source, data, folder, wish, show
+        self.trials_on = None if wish.ray and wish.where == "host" else wish.where  # a cluster's GPUs where it has any
+        self.launcher = find_launcher(self.trials_on, wish.workers, wish.ray)
 
     def begin(self, made: ModelMade) -> None:
         """Take the classes in the order of the model's head, and the head as it was decided with the model."""
@@ -173,7 +178,8 @@ class Stages:
         chosen = choose_rate(program, self.data, self.wish.course, on_progress=self._trying)
         return analyze(
             self.graph, self.data, output=self.folder / CONTRIBUTIONS, quick=quick, most=self.most,
-            target=self.wish.where, learning_rate=chosen.learning_rate, on_progress=self._analyzing,
+            target=self.trials_on, workers=self.wish.workers, ray=self.wish.ray,
+            learning_rate=chosen.learning_rate, on_progress=self._analyzing,
         )  # fmt: skip
 
     def make_choice(self) -> Choice:
@@ -182,11 +188,13 @@ class Stages:
             self.graph, self.contributions, self.wish.budget, find(self.wish.target), self.options,
             streamed_input=self.streamed, on_plan=lambda plans: self.show(f"planning scheme {plans}", 0, 0),
         )  # fmt: skip
-        with open_runs(self.folder / RUNS, digest_of(found, self.data.digest(), self.wish)) as runs:
+        judged = (found, self.data.digest(), self.wish.course, self.wish.effort, self.wish.rate)
+        with open_runs(self.folder / RUNS, digest_of(*judged)) as runs:
             choice = climb(
                 self.graph, self.data, found.candidates, self.options, self.wish.course,
                 beyond=found.beyond if self.wish.effort != "quick" else (), effort=self.wish.effort,
-                learning_rate=self.wish.rate, known=runs.known, on_run=runs.add, on_progress=self._judging,
+                learning_rate=self.wish.rate, launcher=self.launcher, known=runs.known, on_run=runs.add,
+                on_progress=self._judging,
             )  # fmt: skip
         measured = self.contributions.conditions.judged_with > 0
         notes = (

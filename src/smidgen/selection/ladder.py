@@ -24,9 +24,9 @@ from smidgen.ir import Array, Graph
 from smidgen.learning import Course, LearningError
 from smidgen.selection.choice import SURE, Choice, Row, shown
 from smidgen.selection.judging import Bench, Fold, Recipe, Run, Scores, make_bench
+from smidgen.selection.launchers import Launcher, find_launcher
 from smidgen.selection.rates import BATCH
 from smidgen.selection.trials import limit_samples
-from smidgen.threads import cores, in_order
 from smidgen.training import Options
 
 Effort = Literal["quick", "normal", "thorough"]
@@ -90,7 +90,7 @@ def climb(
     beyond: Sequence[Recipe] = (),
     effort: Effort = "normal",
     learning_rate: float | None = None,
-    workers: int | None = None,
+    launcher: Launcher | None = None,
     known: Mapping[Run, Scores] | None = None,
     on_run: Callable[[Run, Scores], None] = ignore,
     on_progress: Callable[[LadderProgress], None] = ignore,
@@ -98,7 +98,7 @@ def climb(
     """Judge candidates on the training samples, and choose one; the data's test samples are not looked at.
 
     `known` are the scores of runs that an earlier call finished; `on_run` gets those of each run as it ends. Candidates
-    are trained and judged on `workers` cores of this machine, all of them without a number; the result is the same.
+    are trained and judged by the launcher, without one on all cores of this machine; the result is the same.
     `beyond` are candidates of a larger budget, tried only to say what it would bring.
     """
     classes = len(data.classes) if data.label_kind == "classes" else 0
@@ -107,15 +107,15 @@ def climb(
     ordered = tuple(sorted(candidates, key=lambda one: (one.scheme.biases, len(one.scheme.weights), one.steps)))
     if not folds:
         return _unjudged(ordered, len(samples), learning_rate)
-    whole = course.epochs * len(data.train)
-    ladder = _Ladder(ordered, folds, STEPS[effort], whole, learning_rate, workers or cores(), tuple(beyond))
+    launcher, whole = launcher or find_launcher(None, None, None), course.epochs * len(data.train)
+    ladder = _Ladder(ordered, folds, STEPS[effort], whole, learning_rate, launcher, tuple(beyond))
     ladder.scores, ladder.on_run, ladder.on_progress = dict(known or {}), on_run, on_progress
     ladder.bench = make_bench(
         model, options, course, ladder.everything, samples, folds, ladder.steps,
         lambda done, total: on_progress(LadderProgress("frozen layers", done, total)),
     )  # fmt: skip
     chance = max(Counter(samples.labels).values()) / len(samples) if classes else None
-    with closing(ladder.bench):
+    with closing(ladder.bench), launcher.connected():
         return _choose(ladder, ladder.run(), chance, len(samples))
 
 
@@ -149,11 +149,11 @@ class _Ladder:
         work: int,
         whole: int,
         rate: float | None,
-        workers: int,
+        launcher: Launcher,
         beyond: tuple[Recipe, ...],
     ) -> None:
         self.candidates, self.everything = candidates, (*candidates, *beyond)
-        self.folds, self.whole, self.rate, self.workers = folds, whole, rate, workers
+        self.folds, self.whole, self.rate, self.launcher = folds, whole, rate, launcher
         self.scores: dict[Run, Scores] = {}
         self.done = 0
         self.tried = [(i, rate) for i, one in enumerate(candidates) for rate in self._rates(one)]
@@ -260,8 +260,14 @@ class _Ladder:
         missing = [run for run in runs if run not in self.scores]
         self.done += sum(run.steps for run in runs if run in self.scores)
         total = max(int(self.work * self.steps), self.done + sum(run.steps for run in missing))
-        with closing(in_order(self.bench.run, missing, self.workers)) as results:
-            for run, scores in zip(missing, results, strict=True):
+        self.bench.prepare(missing, self.launcher.workers)
+
+        def on_part(part: float) -> None:
+            done = self.done + int(part * max(run.steps for run in missing))
+            self.on_progress(LadderProgress(f"trying {len(missing)} runs", min(done, total), total, self._leads()))
+
+        with closing(self.launcher.launch(self.bench, missing, on_part)) as results:
+            for run, scores in results:
                 self.scores[run] = scores
                 self.on_run(run, scores)
                 self.done += run.steps
