@@ -174,6 +174,8 @@ def _judge(asked: verbs.Train, graph: Graph, data: Data, options: Options, cours
             on_plan=lambda plans: bar.update(plans, 0, "planning candidates"),
         )  # fmt: skip
         offered = [one for one in found.candidates if one.start == "one pass" or not asked.one_pass]
+        if asked.target in BOARDS:
+            offered = [one for one in offered if one.on_board]
         if not offered:
             raise InputError(f"no candidate learns in one pass within {budget:,} bytes; give more, or no --one-pass")
         with open_runs(part, digest_of(offered, data.digest(), options, course, asked.effort, rate)) as runs:

@@ -30,7 +30,7 @@ from smidgen.selection.trials import limit_samples
 from smidgen.training import Options
 
 Effort = Literal["quick", "normal", "thorough"]
-STEPS: Mapping[Effort, int] = {"quick": 40_000, "normal": 200_000, "thorough": 1_000_000}  # of all trials together
+STEPS: Mapping[Effort, int] = {"quick": 40_000, "normal": 400_000, "thorough": 2_000_000}  # of all trials together
 SAMPLES: Mapping[Effort, int] = {"quick": 1_000, "normal": 4_000, "thorough": 20_000}  # learned from, at most
 LEAST_STEPS = 64  # of a run
 CHEAP = 10  # a run of the head alone takes at most the work divided by this, in steps
