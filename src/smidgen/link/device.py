@@ -98,6 +98,12 @@ class LinkedDevice(Device):
         one_pass_of(self.graph)
         self._on_sums(_Action(b"", solves=True))
 
+    def distance(self) -> float:
+        one_pass_of(self.graph)
+        take = partial(self.line.take, Command.OUTPUT, 4, bytes([len(self.graph.outputs)]))
+        (found,) = struct.unpack("<f", self._surviving(take))
+        return float(found)
+
     def _on_sums(self, step: _Action) -> None:
         code = int(self._surviving(lambda: self._do(step)))
         self._shown = None

@@ -246,6 +246,10 @@ class BoardDevice(Device):
         one_pass_of(self.graph)
         check_code(self.graph, struct.unpack("<i", self._ask(b"z"))[0])
 
+    def distance(self) -> float:
+        one_pass_of(self.graph)
+        return _loss(self._ask(b"d"))
+
     def audio_features(self, samples: Array) -> Array:
         """As every device does; `front_end_instructions` then holds the instructions that it took."""
         check_audio(self.graph, samples)
