@@ -24,7 +24,7 @@ from tests.cli.test_cli import invoke
 from tests.link.test_replay_link import built
 from tests.support.networks import inverted_residual
 from tests.support.one_pass_reference import Reference
-from tests.targets.test_one_pass import CLASSES, images, same
+from tests.targets.test_one_pass import CLASSES, check_distances, images, same
 
 
 @pytest.mark.parametrize("replay", [None, "64KB"])
@@ -49,6 +49,7 @@ def test_a_program_at_the_end_of_a_line_learns_in_one_pass_as_numpy_does(
         board.solve()
         assert reference.solve() == 0
         assert same(board.state(), reference.named())
+        check_distances(board, reference)
         board.merge(board.sums())
         assert board.sums().samples == 8
         board.merge(reference.sums, -1)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from smidgen import learning
 from smidgen.cli import verbs
 from smidgen.cli.shared import check_file, read_data
@@ -36,7 +38,8 @@ def teach(asked: verbs.Train, graph: Graph, data: Data, options: Options, files:
     with made_folder(asked.output):
         write_taught(learned.model, learned.sums, files[0])
         export_model(learned.model, files[1])
-    accuracy = learned.last.accuracy
+    several = np.count_nonzero(learned.sums.sums.n[:-1]) > 1
+    accuracy = learned.last.accuracy if several else None  # of one class all is right
     show(_summary(learned.model, learned.sums, tuple(map(str, files)), accuracy), asked.as_json)
 
 

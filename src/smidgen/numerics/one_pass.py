@@ -182,7 +182,7 @@ def solve(sums: Sums, scale: float, w: Array, b: Array) -> tuple[int, Array, Arr
 def limit(sums: Sums) -> np.float32:
     """Return the squared distance from its class's mean within which a sample of a known class lies; 0: not known.
 
-    tr Σ · (1 + 2.5 · √(2 · tr Σ² / (tr Σ)² · (1 + 1/ν))) with Σ the covariance within classes, over ν degrees of freedom.
+    It is tr Σ · (1 + 2.5 · √(2 · tr Σ² / (tr Σ)² · (1 + 1/ν))), Σ the covariance within classes, of ν degrees of freedom.
     """
     n, m, d = sums.n.astype(np.int64), sums.m.astype(np.int64), sums.m.shape[1]
     present = np.flatnonzero(n[:-1] > 0)
@@ -200,7 +200,7 @@ def limit(sums: Sums) -> np.float32:
 
 
 def distance(n: Array, m: Array, x: Array, most: np.float32) -> np.float32:
-    """Return the squared distance of features to the nearest class's mean, over the limit; 0 where that is not known."""
+    """Return the squared distance of features to the nearest class's mean, over the limit; 0: that is not known."""
     present = np.flatnonzero(n[:-1] > 0)
     if not (most > 0 and present.size):
         return F(0)

@@ -31,8 +31,8 @@ from smidgen.ops.update import BiasStep, DenseStep, WeightStep
 __all__ = [
     "Activate", "Add", "AdvanceStepState", "Assign", "AvgPool", "BatchNorm", "BiasStep", "CellCrossEntropy",
     "ChannelSum", "Compare", "Concat", "Conv2D", "Crop", "CrossEntropyGrad", "Dense", "DenseStep", "Depthwise",
-    "Dequantize", "Distance", "ForgetClass", "FromFloat", "Gather", "Gru", "GruGrad", "GruSlopes", "LearnedBias", "LogSoftmax",
-    "Lookup", "Lstm", "LstmGrad", "LstmSlopes", "Mask", "MatMul", "MaxAbs", "MaxPool", "Maximum", "Mean",
+    "Dequantize", "Distance", "ForgetClass", "FromFloat", "Gather", "Gru", "GruGrad", "GruSlopes", "LearnedBias",
+    "LogSoftmax", "Lookup", "Lstm", "LstmGrad", "LstmSlopes", "Mask", "MatMul", "MaxAbs", "MaxPool", "Maximum", "Mean",
     "MeanSquaredError", "MergeSums", "Mul", "Normalize", "Observe", "Overlay", "PRelu", "Pad", "Pick", "Quantize",
     "Rate", "ReconstructionError", "Requantize", "RequantizeGrad", "Reshape", "ResizeBilinear", "SigmoidCrossEntropy",
     "Softmax", "SoftmaxCrossEntropy", "Solve", "SumGrads", "Transpose", "UnitNorm", "WeightStep",

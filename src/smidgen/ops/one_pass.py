@@ -108,7 +108,7 @@ class ForgetClass(SumsOp):
 
 @op
 class Solve(Op):
-    """Make the float32 head w, b of the sums, and the limit of Distance. Inputs: these, n, m, g; last, a code is given."""
+    """Make the float32 head of the sums, and the limit of Distance. Inputs: w, b, limit, n, m, g; last comes a code."""
 
     scale: float  # of the features
 
@@ -125,9 +125,7 @@ class Solve(Op):
             raise GraphError(f"Solve of features of a scale of {self.scale:g}; give one from 2^-60 to 2^60")
         return w, b, limit, CODE
 
-    def ref(
-        self, node: Node, w: Array, b: Array, limit: Array, n: Array, m: Array, g: Array
-    ) -> tuple[Array, ...]:
+    def ref(self, node: Node, w: Array, b: Array, limit: Array, n: Array, m: Array, g: Array) -> tuple[Array, ...]:
         code, weights, biases = one_pass.solve(Sums(n, m, g), self.scale, w, b)
         if code == one_pass.DONE:
             limit = np.array([one_pass.limit(Sums(n, m, g))])
@@ -174,4 +172,10 @@ class Distance(Op):
         return node.ins[1].type.size
 
 
-ON_SUMS: tuple[type[Op], ...] = (Observe, MergeSums, ForgetClass, Solve, Distance)  # whose kernels smidgen_sums.h declares
+ON_SUMS: tuple[type[Op], ...] = (
+    Observe,
+    MergeSums,
+    ForgetClass,
+    Solve,
+    Distance,
+)  # whose kernels smidgen_sums.h declares
