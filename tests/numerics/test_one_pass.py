@@ -188,7 +188,7 @@ def test_the_limit_keeps_known_samples_and_leaves_out_others() -> None:
         most = one_pass.limit(sums)
         known = [one_pass.distance(sums.n, sums.m, one, most) for one in x[~learned]]
         others = [one_pass.distance(sums.n, sums.m, one, most) for one in rng.permuted(x[~learned], axis=1)]
-        left_out.append(np.mean(np.array(known) > 1))
+        left_out.append(float(np.mean(np.array(known) > 1)))
         assert np.mean(np.array(others) > 1) > 0.8
     assert 0 < np.mean(left_out) < 0.05
     assert max(left_out) < 0.1

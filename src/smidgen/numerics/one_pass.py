@@ -182,7 +182,7 @@ def solve(sums: Sums, scale: float, w: Array, b: Array) -> tuple[int, Array, Arr
 def limit(sums: Sums) -> np.float32:
     """Return the squared distance from its class's mean within which a sample of a known class lies; 0: not known.
 
-    It is tr Σ · (1 + 2.5 · √(2 · tr Σ² / (tr Σ)² · (1 + 1/ν))), Σ the covariance within classes, of ν degrees of freedom.
+    It is tr Σ · (1 + 2.5 · √(2 · tr Σ² / (tr Σ)² · (1 + 1/ν))), Σ the covariance within classes, of ν + C samples.
     """
     n, m, d = sums.n.astype(np.int64), sums.m.astype(np.int64), sums.m.shape[1]
     present = np.flatnonzero(n[:-1] > 0)
