@@ -130,7 +130,8 @@ def distance_of(graph: Graph) -> Node | None:
 def usual_class(graph: Graph) -> int | None:
     """Return the class that a graph knows alone of two, and measures distances from; None for other graphs."""
     far = distance_of(graph)
-    seen = np.flatnonzero(graph.constants[far.ins[0]][:-1] > 0) if far else np.zeros(0)
+    counts = graph.constants.get(far.ins[0], np.zeros(1)) if far else np.zeros(1)
+    seen = np.flatnonzero(counts[:-1] > 0)
     return int(seen[0]) if seen.size == 1 and graph.scores.type.size == 2 else None
 
 
