@@ -101,7 +101,8 @@ class Writer:
         at, observe = len(self.graph.nodes), len(self.graph.nodes) + len(parts.collect.nodes) - 1
         return {
             **one_pass_facts(self.graph), "phase": self._place(parts.phase), "sample": self._place(parts.sample),
-            "look": "".join(self._calls(at, observe)), "observe": "".join(self._calls(observe, observe + 1)),
+            "look": "".join(self._calls(at, observe - 1)), "far": "".join(self._calls(observe - 1, observe)),
+            "distance": self._place(self.nodes[observe - 1].out), "observe": "".join(self._calls(observe, observe + 1)),
             "solve": "".join(self._calls(observe + 1, len(self.nodes))),
             "sums": [self._place(v) for v in parts.sums],
             "observed": self._place(self.nodes[observe].outs[-1]), "solved": self._place(self.nodes[-1].outs[-1]),

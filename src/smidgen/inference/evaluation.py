@@ -20,7 +20,7 @@ from smidgen.data.pixels import pixel_encoding
 from smidgen.data.samples import match_classes
 from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
-from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, class_count, names_of, real
+from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, Scored, class_count, names_of, real
 from smidgen.ir import Array, Graph
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
@@ -93,10 +93,14 @@ class ClassesTested(_Judged):
     note: str  # on how the classes of the data were matched with the model's; may be empty
     classes: tuple[ClassTested, ...]
     confusion: Confusion
+    rejected: float | None = None  # share of the samples that lie too far from all classes, where that is measured
+    auc: float | None = None  # of a model that knows one class: how often a sample of the other lies further from it
     told: Literal["classes"] = "classes"
 
     def _lines(self) -> tuple[str, ...]:
-        return _accuracy(self.accuracy, self.samples, "right"), self.note
+        far = "" if self.rejected is None else f"{self.rejected:.2%} are none of the classes by their distance"
+        area = "" if self.auc is None else f"area under the curve of distances {self.auc:.4f}"
+        return _accuracy(self.accuracy, self.samples, "right"), self.note, far, area
 
     def _tables(self) -> Shown:
         return _class_tables(self.classes, self.confusion)
@@ -255,7 +259,7 @@ def test(
     if data.label_kind == "maps" and kind == "cells":
         return run.cells()
     binary = kind == "numbers" and len(data.classes) == class_count(model)
-    if data.label_kind == "classes" and (kind == "classes" or binary):
+    if data.label_kind == "classes" and (kind in ("classes", "distance") or binary):
         return run.classes()
     labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
     raise InputError(
@@ -280,21 +284,28 @@ class _Test:
         return self.model.name, self.data.name, self.target if isinstance(self.target, str) else self.target.name
 
     def scores(self) -> Iterator[Array]:
+        return (one.scores for one in self.scored())
+
+    def scored(self) -> Iterator[Scored]:
         """Yield the model's scores for each sample in turn."""
         inputs = in_order(partial(as_input, encoding=pixel_encoding(self.model)), self.samples.images, self.threads)
-        for done, scores in enumerate(meaning.scores_of(self.model, inputs, self.target, self.threads), start=1):
-            yield scores
+        for done, scored in enumerate(meaning.scores_of(self.model, inputs, self.target, self.threads), start=1):
+            yield scored
             self.on_progress(InferenceProgress(done, len(self.samples)))
 
     def classes(self) -> ClassesTested:
         count = class_count(self.model)
         matched = match_classes(self.data.classes, self.data.names, self.model.classes, count, self.model.name)
         truth = np.array([matched.places[label] for label in self.samples.labels])
-        predicted = np.array([int(meaning.chosen(self.model, scores.reshape(-1))) for scores in self.scores()])
-        confusion = count_confusion(truth, predicted, count)
+        scored = list(self.scored())
+        predicted = np.array([meaning.chosen_by(self.model, one) for one in scored])
+        far = np.array([one.distance for one in scored if one.distance is not None])
+        confusion, usual = count_confusion(truth, predicted, count), meaning.usual_class(self.model)
+        both = usual is not None and len(set(truth.tolist())) == 2
         return ClassesTested(
             *self.names, len(truth), float((truth == predicted).mean()), matched.note,
-            judge_classes(matched.names, confusion), confusion,
+            judge_classes(matched.names, confusion), confusion, float((far > 1).mean()) if far.size else None,
+            area_under_curve(far[truth == usual], far[truth != usual]) if both else None,
         )  # fmt: skip
 
     def cells(self) -> CellsTested:

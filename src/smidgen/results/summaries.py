@@ -187,7 +187,8 @@ class SumsSummary:
     def __str__(self) -> str:
         seen = sum(count > 0 for count in self.samples)
         tested = f", {Tested(self.accuracy)}" if self.accuracy is not None else ""
-        made = f"{self.model}: a head of {sum(self.samples):,} samples of {seen} classes{tested}"
+        classes = "1 class" if seen == 1 else f"{seen} classes"
+        made = f"{self.model}: a head of {sum(self.samples):,} samples of {classes}{tested}"
         return f"{made}\nsums {self.digest[:16]}, written to {', '.join(self.files)}"
 
 

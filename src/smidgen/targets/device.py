@@ -71,6 +71,10 @@ class Device(Protocol):
             f"this device does not solve for the head of {self.graph.name}; take host, or an emulated board"
         )
 
+    def distance(self) -> float:
+        """Return how far the last image run lies from the nearest class: above 1 it is none of them, 0: not known."""
+        raise InputError(f"this device measures no distances of {self.graph.name}; take host, or an emulated board")
+
     def collect(self) -> None:
         """Begin again with the frozen network and empty sums; the head stays."""
         first = {v.name: self.graph.state[v] for v in collected(self.graph)}

@@ -54,6 +54,7 @@ SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
 OVERHEAD = 2304
 ENTRIES = (  # that a host calls
     "run", "predict", "train", "learn", "error", "audio_push", "front", "replay", "observe", "forget", "solve",
+    "distance",
 )  # fmt: skip
 AUDIO_CHUNK = 160  # samples that a request hands over at most, as serve.c has room for
 STATIC = 64  # of these at most static data; the rest is stack
@@ -245,6 +246,10 @@ class BoardDevice(Device):
     def solve(self) -> None:
         one_pass_of(self.graph)
         check_code(self.graph, struct.unpack("<i", self._ask(b"z"))[0])
+
+    def distance(self) -> float:
+        one_pass_of(self.graph)
+        return _loss(self._ask(b"d"))
 
     def audio_features(self, samples: Array) -> Array:
         """As every device does; `front_end_instructions` then holds the instructions that it took."""

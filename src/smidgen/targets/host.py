@@ -130,6 +130,12 @@ class HostDevice(Device):
         one_pass_of(self.graph)
         check_code(self.graph, self._function("solve")())
 
+    def distance(self) -> float:
+        one_pass_of(self.graph)
+        distance = self._function("distance")
+        distance.restype = ctypes.c_float
+        return float(distance())
+
     def merge(self, sums: Sums, sign: int = 1) -> None:
         check_sums(self.graph, sums)
         other = np.concatenate([part.reshape(-1) for part in (sums.n, sums.m, sums.g)]).astype(np.int32)
