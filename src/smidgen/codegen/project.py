@@ -1,7 +1,5 @@
 """A program as a project: its link to a host, its store in flash, and a folder that is written whole."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 Kernels are files of the runtime; what is written here only calls them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

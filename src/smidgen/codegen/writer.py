@@ -1,7 +1,5 @@
 """The text of a program: every value named once, then its four files, one readable call per node."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

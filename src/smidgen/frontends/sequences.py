@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.channels import Constant, FileTensor, Operand, together
 from smidgen.frontends.layers import Layers
 from smidgen.frontends.layout import Shape, TensorLayout
@@ -122,8 +122,7 @@ class Sequences(Layers):
     ) -> FileTensor:
         """Normalize each row of the last `count` dimensions, then scale and shift element by element."""
         rank = len(x.shape)
-        if not 1 <= count <= rank:
-            raise ImportModelError(f"it normalizes {count} dimensions of {list(x.shape)}; export the model again")
+        refuse(not 1 <= count <= rank, f"it normalizes {count} dimensions of {list(x.shape)}; export the model again")
         x = self.int8_if_planned(x)
         shape = x.shape[rank - count :]
         places = {place for i in range(rank - count, rank) for place in x.layout.places(i)}
@@ -141,8 +140,7 @@ class Sequences(Layers):
     ) -> FileTensor:
         """Normalize all elements of each group of channels, which are dimension 1."""
         rank = len(x.shape)
-        if rank not in (3, 4):
-            raise ImportModelError(f"it normalizes groups of {list(x.shape)}; give one or two dimensions of a map")
+        refuse(rank not in (3, 4), f"it normalizes groups of {list(x.shape)}; give one or two dimensions of a map")
         source, channels = self.to_map(self.int8_if_planned(x)), x.shape[1]
         scales, shifts = _spread(scale, 1.0, (channels,)), _spread(shift, 0.0, (channels,))
         return self.from_map(self._normalized(source, epsilon, groups, scales, shifts, scale), rank)

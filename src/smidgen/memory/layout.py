@@ -1,7 +1,5 @@
 """The data of a plan: buffers with their lifetimes, where each of them begins, and the block of state beside them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What is alive before and behind a stretch of consecutive nodes does not depend o
 by itself. Only dependences count: random bits belong to their tensor, not to a time, and every byte stays the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter

@@ -4,8 +4,6 @@ The frozen network runs in the step's arena, with the image and the logits at th
 arena and, behind it, what is free of the state while samples are observed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace

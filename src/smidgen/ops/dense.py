@@ -1,7 +1,5 @@
 """The fully connected layer and its gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen import numerics

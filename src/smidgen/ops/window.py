@@ -1,7 +1,5 @@
 """The geometry that convolutions and pools share: kernel, stride, padding and dilation over NHWC maps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

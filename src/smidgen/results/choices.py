@@ -1,7 +1,5 @@
 """The choice of what learns, as tables and pictures: contributions, searches, budgets, a scheme over its network."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Contents of a graph: layer by layer, and in total."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rich.console import Group

@@ -1,7 +1,5 @@
 """The cost of a program: memory and instructions on an emulated board, or time on this machine, by op and by node."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass

@@ -5,8 +5,6 @@ A function in BACKWARD takes a gradient op's operands and returns the sums as [d
 device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A course for a whole fleet: every device learns from the same images in the same order, each at its own rate."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The ops of the forward pass, for all devices and images at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

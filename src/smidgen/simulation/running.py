@@ -1,7 +1,5 @@
 """A fleet under way: the frozen front for many images ahead, then step after step for all devices in lockstep."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import torch

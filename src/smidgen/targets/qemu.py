@@ -5,8 +5,6 @@ with the code that counts for other boards. QEMU's memories are larger than the 
 program within the board's, but an access outside of them may not fault. How deep the stack gets is not watched.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import shutil

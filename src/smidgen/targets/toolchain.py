@@ -1,7 +1,5 @@
 """Compilers for boards (the ziglang wheel's, or gcc where the user prefers it) and the files a program starts from."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

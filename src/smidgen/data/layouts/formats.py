@@ -4,8 +4,6 @@ Lists in long JSON files are read one element at a time. A .mat file (versions 5
 type, a size and as many bytes; an element may be deflated. Every size is checked before memory is taken for it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

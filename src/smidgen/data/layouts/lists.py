@@ -1,7 +1,5 @@
 """Data sets whose images are listed in files: CUB-200-2011, Flowers-102, Food-101, Pets, Stanford Cars, COCO."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen.data.files import Box, Tree

@@ -1,7 +1,5 @@
 """Bytes of a `.tflite` file → records, with nothing in the file believed before it is checked, and back."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +9,7 @@ import flatbuffers
 import numpy as np
 import tflite
 
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.tflite.flatbuffer import (
     CUSTOM,
     OPERATORS,
@@ -90,8 +88,7 @@ class _Decoder:
     def model(self) -> TfliteModel:
         root = tflite.Model.GetRootAs(self.data)
         subgraphs = self.items(root, "Subgraphs")
-        if not subgraphs:
-            raise ImportModelError("the model has 0 subgraphs, one is supported; copy or convert it again")
+        refuse(not subgraphs, "the model has 0 subgraphs, one is supported; copy or convert it again")
         codes = [self.code(code) for code in self.items(root, "OperatorCodes")]
         buffers = [self.buffer(i, buffer) for i, buffer in enumerate(self.items(root, "Buffers"))]
         metadata = self.metadata(root, buffers)
@@ -158,8 +155,7 @@ class _Decoder:
 
     def operator(self, operator: Any, codes: list[str]) -> TfliteOperator:
         index = operator.OpcodeIndex()
-        if index >= len(codes):
-            raise ImportModelError(f"an operator has code {index} of {len(codes)}; copy or convert the model again")
+        refuse(index >= len(codes), f"an operator has code {index} of {len(codes)}; copy or convert the model again")
         return TfliteOperator(
             codes[index],
             self.numbers(operator, "Inputs"),

@@ -1,14 +1,12 @@
 """One rule per operator of PyTorch's core ATen set, from its call to a tensor of the graph."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import sliced
 from smidgen.frontends.channels import Constant, FileTensor, Spans
 from smidgen.frontends.layout import Shape, resolved
@@ -46,8 +44,7 @@ def _batch_norm(call: TorchCall) -> FileTensor:
 
 def _check_factors(call: TorchCall) -> None:
     beta, alpha = call.factors("beta", "alpha")
-    if (beta, alpha) != (1.0, 1.0):
-        raise ImportModelError(f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
+    refuse((beta, alpha) != (1.0, 1.0), f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
 
 
 def _product(call: TorchCall, first: int = 0) -> FileTensor:
@@ -105,11 +102,9 @@ def _pool(call: TorchCall) -> FileTensor:
     size = call.spread(1, count, ())
     stride, pads = call.spread(2, count, size) or size, call.spread(3, count, (0,))
     if call.name.startswith("max"):
-        if set(call.spread(4, count, (1,))) != {1}:
-            raise ImportModelError("dilated pooling is not supported; use plain pooling")
+        refuse(set(call.spread(4, count, (1,))) != {1}, "dilated pooling is not supported; use plain pooling")
         return call.c.pool(ops.MaxPool, x, size, stride, _spans(pads), bool(call.raw(5)))
-    if call.raw(6) is not None:
-        raise ImportModelError("an average with divisor_override is not supported; leave it out")
+    refuse(call.raw(6) is not None, "an average with divisor_override is not supported; leave it out")
     return call.c.pool(ops.AvgPool, x, size, stride, _spans(pads), bool(call.raw(4)), bool(call.raw(5)))
 
 
@@ -153,8 +148,7 @@ def _view(call: TorchCall) -> FileTensor:
 
 def _expand(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
-    if call.shape != x.shape:
-        raise ImportModelError(f"{list(x.shape)} would be repeated; let the operator that reads it repeat it")
+    refuse(call.shape != x.shape, f"{list(x.shape)} would be repeated; let the operator that reads it repeat it")
     return x
 
 
@@ -276,14 +270,12 @@ def _recurrent(call: TorchCall, op: ops.Lstm | ops.Gru) -> tuple[FileTensor, Fil
 
 def _elu(call: TorchCall) -> Op:
     alpha, scale = call.number(1, 1.0), call.number(2, 1.0)
-    if call.number(3, 1.0) != 1.0:
-        raise ImportModelError("an ELU that scales its input is not supported; use 1")
+    refuse(call.number(3, 1.0) != 1.0, "an ELU that scales its input is not supported; use 1")
     return ops.Lookup("elu", alpha) if scale == 1.0 else ops.Lookup("selu", alpha, scale)
 
 
 def _softplus(call: TorchCall) -> Op:
-    if call.number(1, 1.0) != 1.0:
-        raise ImportModelError("a Softplus with a beta other than 1 is not supported; use 1")
+    refuse(call.number(1, 1.0) != 1.0, "a Softplus with a beta other than 1 is not supported; use 1")
     return ops.Lookup("softplus")
 
 

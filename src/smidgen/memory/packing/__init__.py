@@ -5,8 +5,6 @@ how far from the proven bound it got. It knows nothing of graphs. Items that ove
 the search knows rectangles alone: shapes go to the bottom, and become the ground on which everything else is packed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random

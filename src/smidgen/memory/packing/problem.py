@@ -1,7 +1,5 @@
 """The packing problem, made small: sections instead of times, and sizes in their greatest common divisor."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The section on what was tried on the user's own samples."""
 
-from __future__ import annotations
-
 from smidgen.results.report.page import Section, Table, TableCell, counted, rows_of
 from smidgen.selection.choice import Choice, Row, shown
 from smidgen.selection.rates import of_batch

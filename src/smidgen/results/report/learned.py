@@ -1,7 +1,5 @@
 """Sections of a report on how a model learned and how good it is afterwards, and the page of a test."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Iterator, Sequence

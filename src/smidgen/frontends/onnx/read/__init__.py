@@ -1,7 +1,5 @@
 """ONNX → Graph: [batch, channels, rows, columns] becomes channels last, with as few transposes as possible."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Ops as ONNX's own operators on real numbers: the form of a file that leaves rounding to the runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """TFLite → Graph: each operator becomes one node, reshapes aside; SAME and VALID become explicit padding."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rules for TFLite's layers: convolutions, dense layers, pools and the LSTM."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

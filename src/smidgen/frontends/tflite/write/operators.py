@@ -1,7 +1,5 @@
 """TFLite's operators for each op of a graph, and the file that they are appended to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
