@@ -37,8 +37,7 @@ def _is_class(label: Array, classes: int) -> bool:
 
 def _mean(x: Array) -> Array:
     """Return the mean of some numbers, added one after another."""
-    mean: Array = sum_in_order(x.reshape(1, -1))[0] / F(x.size)
-    return mean
+    return sum_in_order(x.reshape(1, -1))[0] / F(x.size)
 
 
 def _guessing(classes: int) -> Chance:

@@ -57,15 +57,13 @@ def pack(fraction: Array, bits: int) -> Array:
     padded = np.zeros(-(-fraction.size // each) * each, np.uint8)
     padded[: fraction.size] = fraction
     shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
-    packed: Array = np.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1)
-    return packed
+    return np.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1)
 
 
 def unpack(packed: Array, bits: int, size: int) -> Array:
     each = 8 // bits
     shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
-    fractions: Array = ((packed[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:size]
-    return fractions
+    return ((packed[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:size]
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,6 @@ class Step(Op):
     stream: int
     bound: int  # the largest magnitude of a sum
     rule: UpdateRule = SGD
-
     infer: ClassVar[Callable[..., tuple[Type, ...]]]
     ref: ClassVar[Callable[..., tuple[Array, ...]]]
     inplace = 0
@@ -168,7 +165,6 @@ class BiasStep(Step):
     """
 
     shifts: tuple[int, ...] = ()
-
     kernel = "smg_bias_step"
     takes = "int32"
 
@@ -262,7 +258,6 @@ class FusedStep(Step):
     """A step that computes its gradient itself, some at a time: what that reads stands where the sums would."""
 
     gradient: ParameterGrad = field(kw_only=True)
-
     working_memory = True
     steps_by: ClassVar[type[ParameterGrad]]  # whose kernels step such a tensor
 
@@ -336,9 +331,7 @@ class DenseStep(Op):
     """
 
     rule: UpdateRule = SGD
-
     inplace = 0
-
     kernel = "smg_dense_step_f32"
     takes = "float32"
 

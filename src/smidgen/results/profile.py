@@ -384,5 +384,4 @@ def _median(device: TimedDevice, run: Callable[[], object], runs: int) -> Array:
         device.times()
         run()
         taken.append(device.times())
-    median: Array = np.median(taken[WARM_UP:], axis=0) / 1000
-    return median
+    return np.median(taken[WARM_UP:], axis=0) / 1000

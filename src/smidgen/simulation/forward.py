@@ -220,8 +220,7 @@ def _mean(node: Node, s: Setting) -> Function:
 
     def run(x: Tensor) -> Tensor:
         total = x.to(wide).sum(dim=(3, 4), keepdim=op.keep_dims)
-        made: Tensor = s.run.rescaled(total, *how)
-        return made
+        return s.run.rescaled(total, *how)
 
     return run
 

@@ -205,8 +205,7 @@ class HostDevice(Device):
         """Return the library's own memory of an input, an output or the state, as bytes."""
         function = self._function(role)
         function.restype = ctypes.c_void_p
-        memory: Array = np.ctypeslib.as_array(ctypes.cast(function(*index), ctypes.POINTER(ctypes.c_uint8)), (size,))
-        return memory
+        return np.ctypeslib.as_array(ctypes.cast(function(*index), ctypes.POINTER(ctypes.c_uint8)), (size,))
 
 
 def _step(step: ctypes._NamedFuncPointer, label: Array | None, learning_rate: float) -> float:

@@ -150,8 +150,7 @@ class _Decoder:
             raise ImportModelError(f"buffer {index} is outside the flatbuffer, as over 2 GB; convert a smaller model")
         if self.length(buffer, "Data", 1) == 0:
             return None
-        data: bytes = buffer.DataAsNumpy().tobytes()
-        return data
+        return buffer.DataAsNumpy().tobytes()
 
     def operator(self, operator: Any, codes: list[str]) -> TfliteOperator:
         index = operator.OpcodeIndex()

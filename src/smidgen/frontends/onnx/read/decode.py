@@ -124,8 +124,7 @@ def _parsed(text: object) -> object:
         return None
     for parse in (json.loads, ast.literal_eval):
         try:
-            found: object = parse(text)
-            return found
+            return parse(text)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             continue
     return None

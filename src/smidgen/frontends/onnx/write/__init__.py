@@ -58,8 +58,7 @@ def serialize(writer: OnnxWriter) -> bytes:
     )
     if graph.classes:
         helper.set_model_props(model, {CLASSES: json.dumps(graph.classes)})
-    data: bytes = model.SerializeToString()
-    return data
+    return model.SerializeToString()
 
 
 def _declared(value: Value) -> onnx.ValueInfoProto:

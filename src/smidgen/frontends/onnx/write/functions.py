@@ -160,8 +160,7 @@ class DoubleRounding:
 
     def of(self, n: Array) -> Array:
         product = n * self.factor
-        whole: Array = np.rint(product + np.sign(product) * self.half + self.tie).astype(np.int64)
-        return whole
+        return np.rint(product + np.sign(product) * self.half + self.tie).astype(np.int64)
 
 
 def rounding(multiplier: Array | int, shift: Array | int, lift: int = 0) -> DoubleRounding:
