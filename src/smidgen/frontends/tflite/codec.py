@@ -50,9 +50,7 @@ def decode(data: bytes) -> TfliteModel:
     try:
         return _Decoder(data).model()
     except CORRUPT as error:
-        raise ImportModelError(
-            f"the flatbuffer of {len(data):,} bytes is damaged: {str(error)[:80]}; copy it again"
-        ) from None
+        raise ImportModelError(f"the flatbuffer of {len(data):,} bytes is damaged: {str(error)[:80]}") from None
 
 
 class _Decoder:
@@ -129,9 +127,7 @@ class _Decoder:
     def tensor(self, tensor: Any, buffers: list[bytes | None]) -> TfliteTensor:
         name, index = self.text(tensor.Name()), tensor.Buffer()
         if index >= len(buffers):
-            raise ImportModelError(
-                f"tensor '{name}' refers to buffer {index} of {len(buffers)}; copy or convert it again"
-            )
+            raise ImportModelError(f"tensor '{name}' refers to buffer {index} of {len(buffers)}; convert it again")
         q = tensor.Quantization()
         return TfliteTensor(
             name,
