@@ -1,5 +1,7 @@
 """The preprocessing that a network was trained with: stated once, and carried by the model from then on."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

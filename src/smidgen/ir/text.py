@@ -13,6 +13,8 @@ Attributes equal to their defaults are left out; one that is an object, or an op
 the text and that data: state saved under it means the same in every program that has it.
 """
 
+from __future__ import annotations
+
 import ast
 import hashlib
 import re

@@ -1,5 +1,7 @@
 """The rules of every graph, whoever made it."""
 
+from __future__ import annotations
+
 import math
 
 from smidgen.errors import GraphError, InputError

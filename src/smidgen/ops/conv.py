@@ -1,5 +1,7 @@
 """2-D convolution with groups, depthwise convolution with a channel multiplier, and their gradients."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The fully connected layer and its gradients."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from smidgen import numerics

@@ -1,5 +1,7 @@
 """Element by element: add, multiply, maximum, activations, the passages between float32 and int8, and gradients."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

@@ -4,6 +4,8 @@ Some of TFLite's kernels compute a table in float32; leaky ReLU and the absolute
 hard-swish runs in 16 bits. Each rounds in its own way, so a table of the nearest results would differ here and there.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ A gradient op runs in float32 (the definition of the gradient, and the fp32 base
 int8 with carried exponents: then it also reads the step state and reports the bits it saw.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar

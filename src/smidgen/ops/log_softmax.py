@@ -1,5 +1,7 @@
 """The logarithm of softmax in int8, on gemmlowp's fixed-point arithmetic as TFLite's reference kernel uses it."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from smidgen.ir import Array, Node, Op, QParams, op

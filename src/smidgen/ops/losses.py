@@ -3,6 +3,8 @@
 All but softmax cross-entropy are means, over outputs or cells, as PyTorch's are; the order of every sum is fixed.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 

@@ -1,5 +1,7 @@
 """The product of two tensors that are both computed, matrix by matrix, and its gradients."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from smidgen import numerics

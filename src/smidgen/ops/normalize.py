@@ -4,6 +4,8 @@ With n elements of int8 x, their sum S and their sum of squares Q, (x − mean) 
 V = n·Q − S² + n²·ε / s², s the step of x. All of it is exact but the root, which is taken of 64 bits.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import ClassVar

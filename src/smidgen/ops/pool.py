@@ -1,5 +1,7 @@
 """Max and average pooling, the mean over a whole map, and the gradients of all three."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -5,6 +5,8 @@ samples the rule decides how much of it moves the weight and how much stays. A n
 name, and what `smg_follow_rule` of the runtime's `step.h` makes of its fields.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar

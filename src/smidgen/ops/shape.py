@@ -1,5 +1,7 @@
 """Ops that move bytes and compute nothing: pad, crop, reshape, transpose, concatenate."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Softmax in int8, on gemmlowp's fixed-point arithmetic as TFLite's reference kernel uses it."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Rows brought to the length of one, as TFLite's int8 kernel does it, and the gradient of that by integers alone."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

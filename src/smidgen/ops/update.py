@@ -4,6 +4,8 @@ A trained weight is W = w · 2^f + fraction − half: w is the int8 the forward 
 f = weight_bits − 8 further bits, packed. QAS is the factor 1 / s_w² (weights) or 1 / (s_x·s_w)² (biases).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar

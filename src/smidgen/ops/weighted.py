@@ -1,5 +1,7 @@
 """Layers with weights, (x, weights, bias) → y, and what they answer for themselves; `conv` and `dense` have them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 

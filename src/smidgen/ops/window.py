@@ -1,5 +1,7 @@
 """The geometry that convolutions and pools share: kernel, stride, padding and dilation over NHWC maps."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
