@@ -107,7 +107,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "window": (one("MaxPool", kernel_shape=(9, 9)), "larger than its padded input"),
     "reshape": (one("Reshape", "s", constants={"s": np.array([7, 7])}), r"reshapes \[1, 3, 4, 4\] to \[7, 7\]"),
     "repeated": (one("Add", "b", constants={"b": np.ones((5, 1, 1, 1, 1), np.float32)}), "would both be repeated"),
-    "mismatch": (one("Add", "b", constants={"b": np.ones(5, np.float32)}), "do not broadcast together"),
+    "mismatch": (one("Add", "b", constants={"b": np.ones(5, np.float32)}), "do not broadcast"),
     "reflecting": (one("Pad", "p", constants={"p": np.zeros(8, np.int64)}, mode="reflect"), "pad with zeros"),
     "unwritten": (one("Add", "nowhere"), "'nowhere' is read before anything writes it"),
     "huge": (changed(relu(), hostile), "constant 'huge', .* would take .* bytes of memory, the limit"),
@@ -131,7 +131,7 @@ def test_a_bad_file_is_refused_in_one_sentence(what: str, tmp_path: Path) -> Non
 
 def test_a_batch_is_refused_with_its_number(tmp_path: Path) -> None:
     data = model([helper.make_node("Conv", ["x", "w"], ["y"])], (8, 3, 4, 4), {"w": W})
-    with pytest.raises(ImportModelError, match=r"'x' is a batch of 8, \[8, 3, 4, 4\]; export it with a batch of 1"):
+    with pytest.raises(ImportModelError, match=r"'x' is \[8, 3, 4, 4\]; export it with a batch of 1"):
         read(data, tmp_path)
 
 

@@ -189,7 +189,7 @@ def without_intermediates(model: TfliteModel) -> TfliteModel:
         (with_tensor(0, shape=(2, STEPS, INPUTS)), r"its input is \[2, 6, 5\]; one sequence"),
         (with_tensor(1, shape=(CELLS, INPUTS - 1), data=bytes(16)), "not alike"),
         (with_tensor(1, zeros=(3,)), "one scale per gate, from zero"),
-        (with_tensor(14, scales=(0.0003,)), r"in steps of 0.0003; int16 in steps of 2\^-15 … 2\^-9"),
+        (with_tensor(14, scales=(0.0003,)), r"by 0.0003; int16 by 2\^-15 … 2\^-9"),
         (with_tensor(14, scales=(2.0**-8,)), r"in steps of 0.00391; int16"),
         (with_tensor(19, scales=(0.5,)), "its hidden state and its output have different scales"),
         (without_intermediates, "does not say how its hidden state is rounded"),
