@@ -61,14 +61,9 @@ class Sources:
 
 
 def generate(
-    graph: Graph,
-    plan: Plan,
-    prefix: str = "model",
-    schedule: Schedule = WHOLE,
-    *,
-    folders: tuple[str, ...] = PORTABLE,
-    phases: Phases | None = None,
-) -> Sources:
+    graph: Graph, plan: Plan, prefix: str = "model", schedule: Schedule = WHOLE, *,
+    folders: tuple[str, ...] = PORTABLE, phases: Phases | None = None,
+) -> Sources:  # fmt: skip
     """Return the C of a graph whose tensors lie where the plan says.
 
     A graph with roles is a training step: its nodes up to the first that reads the label are what a prediction

@@ -61,14 +61,9 @@ class FleetProgress:
 
 
 def simulate(
-    programs: Sequence[Program],
-    data: Data,
-    course: Course,
-    *,
-    learning_rates: Sequence[float] | None = None,
-    device: str = "cuda",
-    on_progress: Callable[[FleetProgress], None] = ignore,
-) -> Simulated:
+    programs: Sequence[Program], data: Data, course: Course, *, learning_rates: Sequence[float] | None = None,
+    device: str = "cuda", on_progress: Callable[[FleetProgress], None] = ignore,
+) -> Simulated:  # fmt: skip
     """Run the course on one simulated device per program, all at once: each learns the bytes it would learn alone.
 
     Programs may differ in scheme, options and seed; `learning_rates` gives each its own in place of the course's. Where
@@ -146,13 +141,9 @@ def _checked(
 
 
 def _run(
-    graphs: Sequence[Graph],
-    data: Data,
-    course: Course,
-    rates: Sequence[float],
-    device: str,
+    graphs: Sequence[Graph], data: Data, course: Course, rates: Sequence[float], device: str,
     on_progress: Callable[[FleetProgress], None],
-) -> Simulated:
+) -> Simulated:  # fmt: skip
     fleet, encoding = Simulation(graphs, device), pixel_encoding(graphs[0])
     images = CourseImages(data.train, encoding, course, device)
     tested = _Tested(fleet, data, encoding, device)
@@ -209,12 +200,9 @@ class _Tested:
 
 
 def _run_on_host(
-    programs: Sequence[Program],
-    data: Data,
-    course: Course,
-    rates: Sequence[float],
+    programs: Sequence[Program], data: Data, course: Course, rates: Sequence[float],
     on_progress: Callable[[FleetProgress], None],
-) -> Simulated:
+) -> Simulated:  # fmt: skip
     """Run each program's C on a core of this machine: threads only wait for it, and keep all cores busy."""
     for program in programs:
         if program.target.name != "host":

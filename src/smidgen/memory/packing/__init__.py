@@ -47,12 +47,9 @@ class Packing:
 
 
 def pack(
-    items: Iterable[Item],
-    decisions: int = DECISIONS,
-    capacity: int | None = None,
-    seed: int = 0,
+    items: Iterable[Item], decisions: int = DECISIONS, capacity: int | None = None, seed: int = 0,
     ground: tuple[int, ...] = (),
-) -> Packing:
+) -> Packing:  # fmt: skip
     """Return the best packing within a number of decisions; earlier where it is optimal or within `capacity` bytes.
 
     Where there is a `ground`, each item begins at or above it. The heuristics always run, and with no

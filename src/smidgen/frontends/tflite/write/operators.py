@@ -136,11 +136,9 @@ Integers = Mapping[str, Sequence[object]]
 
 
 def _one(
-    code: str,
-    options: Callable[[Any], TfliteOptions] = lambda op: TfliteOptions(),
-    integers: Callable[[Any, Type], Integers] = lambda op, y: {},
-    version: int = 0,
-) -> Lower:
+    code: str, options: Callable[[Any], TfliteOptions] = lambda op: TfliteOptions(),
+    integers: Callable[[Any, Type], Integers] = lambda op, y: {}, version: int = 0,
+) -> Lower:  # fmt: skip
     """Return the rule of an op that is one operator: its options, and its constant inputs of integers by name."""
 
     def lower(file: Lowering, node: Node, op: Op) -> None:
