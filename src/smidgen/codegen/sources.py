@@ -73,18 +73,13 @@ def generate(
     check_kernels(graph)
     writer = Writer(graph, plan, prefix, schedule, phases)
     return Sources(
-        prefix=prefix,
-        files=writer.files(),
+        prefix=prefix, files=writer.files(),
         runtime=runtime_files(_symbols(graph, writer.nodes) | set(SYMBOLS if writer.audio else ()), folders),
-        constant_bytes=writer.constant_bytes,
-        state_bytes=state_bytes(graph),
-        learns=graph.roles is not None,
-        streamed_input=schedule.streamed_input,
-        calls=tuple(_calls(graph, schedule)),
+        constant_bytes=writer.constant_bytes, state_bytes=state_bytes(graph), learns=graph.roles is not None,
+        streamed_input=schedule.streamed_input, calls=tuple(_calls(graph, schedule)),
         latent=tuple(v.type.bytes for v in schedule.cut.latent) if schedule.cut else (),
-        audio_bytes=writer.audio.bytes if writer.audio else 0,
-        arena_bytes=writer.arena_bytes,
-    )
+        audio_bytes=writer.audio.bytes if writer.audio else 0, arena_bytes=writer.arena_bytes,
+    )  # fmt: skip
 
 
 def _symbols(graph: Graph, nodes: tuple[Node, ...]) -> set[str]:

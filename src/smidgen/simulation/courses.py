@@ -98,12 +98,9 @@ def _joined(parts: Sequence[Simulated]) -> Simulated:
         for epoch in zip(*(part.tests for part in parts), strict=True)
     )
     return Simulated(
-        tuple(x for part in parts for x in part.accuracies),
-        beside(zip(*(part.losses for part in parts), strict=True)),
-        tests,
-        tuple(state for part in parts for state in part.states),
-        tuple(n for part in parts for n in part.fleets),
-    )
+        tuple(x for part in parts for x in part.accuracies), beside(zip(*(part.losses for part in parts), strict=True)),
+        tests, tuple(state for part in parts for state in part.states), tuple(n for part in parts for n in part.fleets),
+    )  # fmt: skip
 
 
 def check_device(device: str) -> None:

@@ -98,10 +98,8 @@ class _Decoder:
         return TfliteModel(
             tuple(self.tensor(tensor, buffers) for tensor in self.items(graph, "Tensors")),
             tuple(self.operator(operator, codes) for operator in self.items(graph, "Operators")),
-            self.numbers(graph, "Inputs"),
-            self.numbers(graph, "Outputs"),
-            self.text(graph.Name()) or "model",
-        )
+            self.numbers(graph, "Inputs"), self.numbers(graph, "Outputs"), self.text(graph.Name()) or "model",
+        )  # fmt: skip
 
     def metadata(self, root: Any, buffers: list[bytes | None]) -> bytes:
         """Return the buffer of metadata; empty if the model has none."""
@@ -130,16 +128,11 @@ class _Decoder:
             raise ImportModelError(f"tensor '{name}' refers to buffer {index} of {len(buffers)}; convert it again")
         q = tensor.Quantization()
         return TfliteTensor(
-            name,
-            self.numbers(tensor, "Shape"),
-            TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
-            self.numbers(q, "Scale") if q else (),
-            self.numbers(q, "ZeroPoint", 8) if q else (),
-            q.QuantizedDimension() if q else 0,
-            buffers[index],
-            self.numbers(tensor, "ShapeSignature"),
+            name, self.numbers(tensor, "Shape"), TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
+            self.numbers(q, "Scale") if q else (), self.numbers(q, "ZeroPoint", 8) if q else (),
+            q.QuantizedDimension() if q else 0, buffers[index], self.numbers(tensor, "ShapeSignature"),
             tensor.Sparsity() is None and not tensor.IsVariable(),
-        )
+        )  # fmt: skip
 
     def buffer(self, index: int, buffer: Any) -> bytes | None:
         if buffer.Offset() > 1:  # 0 and 1 mean that the data is inside the flatbuffer
@@ -152,12 +145,9 @@ class _Decoder:
         index = operator.OpcodeIndex()
         refuse(index >= len(codes), f"an operator has code {index} of {len(codes)}; copy or convert the model again")
         return TfliteOperator(
-            codes[index],
-            self.numbers(operator, "Inputs"),
-            self.numbers(operator, "Outputs"),
-            self.options(operator, codes[index]),
-            intermediates=self.numbers(operator, "Intermediates"),
-        )
+            codes[index], self.numbers(operator, "Inputs"), self.numbers(operator, "Outputs"),
+            self.options(operator, codes[index]), intermediates=self.numbers(operator, "Intermediates"),
+        )  # fmt: skip
 
     def options(self, operator: Any, code: str) -> TfliteOptions:
         if code not in OPTIONS:
@@ -252,17 +242,12 @@ def _subgraph(
 
 def _tensor(b: flatbuffers.Builder, tensor: TfliteTensor, places: Mapping[bytes, int]) -> int:
     return _table(
-        b,
-        "Tensor",
-        shape=_numbers(b, tensor.shape),
-        type=TENSOR_TYPES[tensor.dtype],
-        buffer=0 if tensor.data is None else places[tensor.data],
-        name=b.CreateString(tensor.name),
+        b, "Tensor", shape=_numbers(b, tensor.shape), type=TENSOR_TYPES[tensor.dtype],
+        buffer=0 if tensor.data is None else places[tensor.data], name=b.CreateString(tensor.name),
         quantization=_quantization(b, tensor) if tensor.scales else None,
         shape_signature=_numbers(b, tensor.signature) if tensor.signature else None,
-        is_variable=tensor.variable or None,
-        has_rank=True,
-    )
+        is_variable=tensor.variable or None, has_rank=True,
+    )  # fmt: skip
 
 
 def _quantization(b: flatbuffers.Builder, tensor: TfliteTensor) -> int:
@@ -273,15 +258,12 @@ def _quantization(b: flatbuffers.Builder, tensor: TfliteTensor) -> int:
 def _operator(b: flatbuffers.Builder, operator: TfliteOperator, codes: list[tuple[str, int]]) -> int:
     named = OPTIONS.get(operator.code)
     return _table(
-        b,
-        "Operator",
-        opcode_index=codes.index((operator.code, operator.version)),
-        inputs=_numbers(b, operator.inputs),
+        b, "Operator", opcode_index=codes.index((operator.code, operator.version)), inputs=_numbers(b, operator.inputs),
         outputs=_numbers(b, operator.outputs),
         intermediates=_numbers(b, operator.intermediates) if operator.intermediates else None,
         builtin_options_type=getattr(tflite.BuiltinOptions, named[0]) if named else None,
         builtin_options=_options(b, operator) if named else None,
-    )
+    )  # fmt: skip
 
 
 def _options(b: flatbuffers.Builder, operator: TfliteOperator) -> int:

@@ -46,12 +46,9 @@ def serialize(writer: OnnxWriter) -> bytes:
     body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, writer.constants)
     versions = {"": OPSET, **({DOMAIN: VERSION} if writer.called else {})}
     model = helper.make_model(
-        body,
-        opset_imports=[helper.make_opsetid(*pair) for pair in versions.items()],
-        functions=functions_needed(writer.called),
-        ir_version=IR_VERSION,
-        producer_name="smidgen",
-    )
+        body, opset_imports=[helper.make_opsetid(*pair) for pair in versions.items()],
+        functions=functions_needed(writer.called), ir_version=IR_VERSION, producer_name="smidgen",
+    )  # fmt: skip
     if graph.classes:
         helper.set_model_props(model, {CLASSES: json.dumps(graph.classes)})
     return model.SerializeToString()

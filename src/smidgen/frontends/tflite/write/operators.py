@@ -155,15 +155,10 @@ def _activated(op: Any) -> TfliteOptions:
 
 def _window_options(window: Window, activation: str, padding: int) -> TfliteOptions:
     return TfliteOptions(
-        padding=padding,
-        stride_h=window.stride[0],
-        stride_w=window.stride[1],
-        dilation_h_factor=window.dilation[0],
-        dilation_w_factor=window.dilation[1],
-        filter_height=window.size[0],
-        filter_width=window.size[1],
+        padding=padding, stride_h=window.stride[0], stride_w=window.stride[1], dilation_h_factor=window.dilation[0],
+        dilation_w_factor=window.dilation[1], filter_height=window.size[0], filter_width=window.size[1],
         fused_activation_function=ACTIVATIONS[activation],
-    )
+    )  # fmt: skip
 
 
 def _padding(window: Window, x: Type) -> int | None:
