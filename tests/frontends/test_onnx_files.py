@@ -131,7 +131,7 @@ def test_a_bad_file_is_refused_in_one_sentence(what: str, tmp_path: Path) -> Non
 
 def test_a_batch_is_refused_with_its_number(tmp_path: Path) -> None:
     data = model([helper.make_node("Conv", ["x", "w"], ["y"])], (8, 3, 4, 4), {"w": W})
-    with pytest.raises(ImportModelError, match=r"'x' is \[8, 3, 4, 4\]; export it with a batch of 1"):
+    with pytest.raises(ImportModelError, match=r"'x' is a batch of 8, \[8, 3, 4, 4\]; export it with a batch of 1"):
         read(data, tmp_path)
 
 

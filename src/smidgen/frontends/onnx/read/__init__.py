@@ -66,7 +66,9 @@ def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool,
     for value in model.inputs:
         steps_first = len(value.shape) == 3 and value.shape[1] == 1 and value.name in sequences
         if learns and len(value.shape) > 1 and value.shape[0] != 1 and not steps_first:
-            raise ImportModelError(f"input '{value.name}' is {list(value.shape)}; export it with a batch of 1")
+            raise ImportModelError(
+                f"input '{value.name}' is a batch of {value.shape[0]}, {list(value.shape)}; export it with a batch of 1"
+            )
         if value.kind not in (FLOAT, INT8, UINT8):
             raise ImportModelError(f"input '{value.name}' is of ONNX type {value.kind}; export it with float32 inputs")
         q = None if value.kind == FLOAT else input_quantization(model, value.name)
