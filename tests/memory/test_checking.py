@@ -197,7 +197,7 @@ def test_an_output_that_is_lost_before_the_end_is_refused() -> None:
     index = {b.name: i for i, b in enumerate(plan.buffers)}
     short = tuple(replace(b, end=1) if b.name == "first" else b for b in plan.buffers)
     offsets = tuple(plan.offsets[index["first"]] if b.name == "second" else o for b, o in plan.placed)
-    with pytest.raises(PlanError, match=r"%first at .* is overwritten or missing, before the caller"):
+    with pytest.raises(PlanError, match=r"%first at .* is overwritten or missing before the caller"):
         check(graph, Plan(short, offsets), working=portable)
 
 

@@ -190,7 +190,7 @@ def without_intermediates(model: TfliteModel) -> TfliteModel:
         (with_tensor(1, shape=(CELLS, INPUTS - 1), data=bytes(16)), "not alike"),
         (with_tensor(1, zeros=(3,)), "one scale per gate, from zero"),
         (with_tensor(14, scales=(0.0003,)), r"by 0.0003; int16 by 2\^-15 … 2\^-9"),
-        (with_tensor(14, scales=(2.0**-8,)), r"in steps of 0.00391; int16"),
+        (with_tensor(14, scales=(2.0**-8,)), r"by 0.00391; int16"),
         (with_tensor(19, scales=(0.5,)), "its hidden state and its output have different scales"),
         (without_intermediates, "does not say how its hidden state is rounded"),
         (with_tensor(20, shape=(1, STEPS, CELLS + 1)), r"Reshape .*\[1, 6, 4\].*\[1, 6, 5\]"),
