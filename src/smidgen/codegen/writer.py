@@ -1,7 +1,5 @@
 """The text of a program: every value named once, then its four files, one readable call per node."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator
@@ -173,16 +171,13 @@ class Writer:
         scores = self.graph.scores
         inputs = ["0" if self.schedule.rows(v) else self._place(v) for v in self.graph.inputs]
         body: dict[str, object] = {
-            **self._initial(),
-            "says_yes": says_yes(self.graph),
-            "score_count": scores.type.size,
+            **self._initial(), "says_yes": says_yes(self.graph), "score_count": scores.type.size,
             "params": "\n".join(self._params()),
             "calls": "" if self.schedule.cut else "".join(self._calls(0, self.forward)),
-            "score_type": C_TYPES[scores.type.dtype],
-            "scores": self._place(scores),
+            "score_type": C_TYPES[scores.type.dtype], "scores": self._place(scores),
             "input_places": ", ".join(inputs) or "0",
             "output_places": ", ".join(self._place(v) for v in self.graph.outputs),
-        }
+        }  # fmt: skip
         # Last: they declare what the rest named.
         return {**body, "places": "\n".join(self._places()), "tables": "\n".join(self.tables.values())}
 

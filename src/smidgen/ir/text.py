@@ -222,8 +222,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _op(name: str, attributes: str) -> Op:
     if name not in OPS:
         raise GraphError(f"there is no op {name[:40]}; known are {', '.join(sorted(OPS))}")
-    made: Op = _made(OPS[name], _values(OPS[name], attributes))
-    return made
+    return _made(OPS[name], _values(OPS[name], attributes))
 
 
 def _made(cls: type[Any], values: dict[str, Any]) -> Any:

@@ -81,13 +81,11 @@ def triangles(spec: LogMel) -> Array:
 
 
 def _mel(hertz: Array) -> Array:
-    scaled: Array = 1127 * np.log1p(hertz / 700)
-    return scaled
+    return 1127 * np.log1p(hertz / 700)
 
 
 def _rounded(numbers: Array, bits: int) -> Array:
-    scaled: Array = np.rint(numbers * 2.0**bits).astype(np.int64)
-    return scaled
+    return np.rint(numbers * 2.0**bits).astype(np.int64)
 
 
 def unit(spec: LogMel) -> float:
@@ -125,8 +123,7 @@ def feature_sums(frames: Array, spec: LogMel) -> Array:
     windowed, right = _windowed(frames, tables, spec.size)
     bands = _band_sums(_magnitudes(windowed, tables.turns), tables)
     logs = _log2(bands + (tables.offset >> right), tables.logs) - ((SUM_BITS - right) << LOG_BITS)
-    sums: Array = logs @ tables.mix.T.astype(np.int64) if spec.coefficients else logs
-    return sums
+    return logs @ tables.mix.T.astype(np.int64) if spec.coefficients else logs
 
 
 def _windowed(frames: Array, tables: LogMelTables, size: int) -> tuple[Array, Array]:
@@ -188,8 +185,7 @@ def _root(power: Array) -> Array:
     """Return the square root, of the 31 or 32 upper bits: the lower bits are dropped."""
     shift = np.maximum(_bits(power) - 31, 0) // 2
     root = np.sqrt((power >> (2 * shift)).astype(np.float64)).astype(np.int64)  # exact below 2^52
-    rooted: Array = root << shift
-    return rooted
+    return root << shift
 
 
 def _band_sums(magnitudes: Array, tables: LogMelTables) -> Array:
@@ -205,8 +201,7 @@ def _log2(x: Array, table: Array) -> Array:
     index = fraction >> (62 - SEGMENTS.bit_length() + 1)
     rest = (fraction >> (62 - SEGMENTS.bit_length() + 1 - 16)) & 0xFFFF
     points = table.astype(np.int64)
-    logs: Array = (top << LOG_BITS) + points[index] + (((points[index + 1] - points[index]) * rest) >> 16)
-    return logs
+    return (top << LOG_BITS) + points[index] + (((points[index + 1] - points[index]) * rest) >> 16)
 
 
 def _bits(x: Array) -> Array:

@@ -33,8 +33,7 @@ class FunctionAndSlope:
 
 
 def _exp(x: Real) -> Real:
-    e: Real = np.exp(np.clip(x, -FAR, FAR))
-    return e
+    return np.exp(np.clip(x, -FAR, FAR))
 
 
 def _sigmoid(x: Real) -> Real:
@@ -46,14 +45,12 @@ def _sigmoid_slope(x: Real) -> Real:
 
 
 def _softplus(x: Real) -> Real:
-    y: Real = np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
-    return y
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
 def _normal(x: Real) -> Real:
     """Return the standard normal distribution's cumulative probability."""
-    y: Real = 0.5 + 0.5 * _erf(x / math.sqrt(2))
-    return y
+    return 0.5 + 0.5 * _erf(x / math.sqrt(2))
 
 
 def _density(x: Real) -> Real:
@@ -70,8 +67,7 @@ def _elu_slope(x: Real, alpha: float) -> Real:
 
 def _inside(x: Real, low: float, high: float) -> Real:
     """Return 1 strictly between the limits, 0 elsewhere."""
-    inside: Real = ((x > low) & (x < high)).astype(np.float64)
-    return inside
+    return ((x > low) & (x < high)).astype(np.float64)
 
 
 def _inverse(x: Real) -> Real:
@@ -89,8 +85,7 @@ def _base(x: Real, exponent: float) -> Real:
 
 
 def _power(x: Real, exponent: float) -> Real:
-    y: Real = _base(x, exponent) ** exponent
-    return y
+    return _base(x, exponent) ** exponent
 
 
 def _power_slope(x: Real, exponent: float) -> Real:
@@ -175,8 +170,7 @@ def _tflite_sigmoid(x: Array) -> Array:
     """Return 1 / (1 + e^−x), each part rounded to float32."""
     with np.errstate(over="ignore"):
         e = np.exp(-x.astype(np.float64)).astype(np.float32)
-    y: Array = np.float32(1) / (np.float32(1) + e)
-    return y
+    return np.float32(1) / (np.float32(1) + e)
 
 
 def _leaky_relu(x: Type, y: Type, alpha: float) -> Array:
@@ -203,9 +197,7 @@ def _hard_swish(x: Type, y: Type, alpha: float) -> Array:
     gate_multiplier, gate_shift = _half_multiplier(float(hires / np.float32(3 / 32768)))
     multiplier, shift = _half_multiplier(float(hires / np.float32(y.scale)))
     if shift > 0:
-        raise GraphError(
-            f"hard-swish of scale {x.scale:.3g} cannot be given in steps of {y.scale:.3g}; calibrate the model again"
-        )
+        raise GraphError(f"hard-swish of scale {x.scale:.3g} in steps of {y.scale:.3g}: calibrate the model again")
     steps = (EVERY - x.zero) << HIRES_BITS
     gate = INT16.saturate(steps << max(gate_shift - 1, 0)) if gate_shift > 0 else steps
     gate = INT16.product(gate, gate_multiplier)

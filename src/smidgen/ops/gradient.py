@@ -16,21 +16,7 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
 from smidgen.numerics import stochastic
-from smidgen.ops.checks import (
-    MOST_SUMMED,
-    PEAK_BITS,
-    SCALAR,
-    check_channels,
-    check_dtypes,
-    check_factors,
-    check_gradient,
-    check_is,
-    check_shape,
-    check_step_state,
-    check_stream,
-    check_sums,
-    shown,
-)
+from smidgen.ops import checks
 
 T = TypeVar("T")
 GRADIENT_MOST = 127  # the largest magnitude of an int8 gradient
@@ -49,14 +35,13 @@ class Mask(Op):
     """
 
     activation: str = "none"
-
     kernel = "smg_mask_s8"
     saved = True
 
     def infer(self, y: Type) -> Type:
         numerics.check_activation(self.activation)
         if y.dtype != "float32" and (y.dtype != "int8" or y.q is None or y.q.axis is not None):
-            raise GraphError(f"Mask takes float32, or int8 with one scale, not {shown(y)}")
+            raise GraphError(f"Mask takes float32, or int8 with one scale, not {checks.shown(y)}")
         return Type((mask_bytes(y.size),), "uint8")
 
     def ref(self, node: Node, y: Array) -> Array:
@@ -64,8 +49,7 @@ class Mask(Op):
             low, high = numerics.activation_limits(self.activation)
         else:
             low, high = numerics.activation_range(self.activation, node.ins[0].type)
-        inside: Array = np.packbits(((y > low) & (y < high)).ravel(), bitorder="little")
-        return inside
+        return np.packbits(((y > low) & (y < high)).ravel(), bitorder="little")
 
     def params(self, node: Node) -> Params:
         low, high = numerics.activation_range(self.activation, node.ins[0].type)
@@ -74,8 +58,7 @@ class Mask(Op):
 
 def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
     """Return a mask's bits as booleans of a tensor's shape."""
-    bits: Array = np.unpackbits(mask, bitorder="little", count=int(np.prod(shape))).reshape(shape).astype(bool)
-    return bits
+    return np.unpackbits(mask, bitorder="little", count=int(np.prod(shape))).reshape(shape).astype(bool)
 
 
 @dataclass(frozen=True)
@@ -95,7 +78,6 @@ class GradOp(Op):
     masked: bool = False  # the input after the operands is a mask of the output
     slots: tuple[int, ...] = ()  # lowered: the gradient operands' places in the step state, then the output's
     stream: int = 0  # lowered: which random bits
-
     operands: ClassVar[int] = 1  # inputs before mask and step_state; the first is a gradient
     gradients: ClassVar[int] = 1  # how many operands, from the first, are gradients
     reads: ClassVar[tuple[str, ...]] = ("int8",)  # the dtypes of other operands, where they are quantized
@@ -125,36 +107,35 @@ class GradOp(Op):
         gradients, others = parts.operands[: self.gradients], parts.operands[self.gradients :]
         if any(t.dtype != ("int8" if self.lowered else "float32") for t in gradients):
             raise GraphError(f"{what} got {types[0].dtype} gradients, lowered: {self.lowered}")
-        check_dtypes(what, self.reads if self.lowered else (*self.reads, "float32"), *others)
-        check_channels(what, *parts.operands)
+        checks.check_dtypes(what, self.reads if self.lowered else (*self.reads, "float32"), *others)
+        checks.check_channels(what, *parts.operands)
         shape = self.shape(*parts.operands)
-        check_shape(what, shape)
-        check_factors(what, self.factors, 0, 1, shape[-1])
+        checks.check_shape(what, shape)
+        checks.check_factors(what, self.factors, 0, 1, shape[-1])
         if parts.mask is not None:
-            check_is(what, "mask", parts.mask, Type((mask_bytes(math.prod(shape)),), "uint8"))
+            checks.check_is(what, "mask", parts.mask, Type((mask_bytes(math.prod(shape)),), "uint8"))
         if parts.step_state is None:
             return Type(shape, "float32")
-        check_gradient(what, *gradients)
+        checks.check_gradient(what, *gradients)
         self._check_lowered(parts.operands, Type(shape, "int8"), parts.step_state)
-        return Type(shape, "int8"), PEAK_BITS
+        return Type(shape, "int8"), checks.PEAK_BITS
 
     def _check_lowered(self, operands: tuple[Type, ...], out: Type, step_state: Type) -> None:
         """Raise GraphError unless each gradient has its exponent in the step state, and sums fit."""
         what = type(self).__name__
         if len(self.slots) != self.gradients + 1:
             raise GraphError(f"{what} of {self.gradients} gradients has {len(self.slots)} slots; one more is its own")
-        check_step_state(what, step_state, *self.slots)
-        check_stream(what, self.stream)
+        checks.check_step_state(what, step_state, *self.slots)
+        checks.check_stream(what, self.stream)
         node = Node(self, tuple(Value("x", t) for t in operands), (Value("dx", out),))
-        check_sums(what, self.bound(node), MOST_SUMMED)
+        checks.check_sums(what, self.bound(node), checks.MOST_SUMMED)
 
     def ref(self, node: Node, *arrays: Array) -> Array | tuple[Array, ...]:
         parts = self.parts(arrays)
         sums = self.sums(node, *parts.operands)
         mask = np.bool_(True) if parts.mask is None else unmask(parts.mask, sums.shape)
         if parts.step_state is None:
-            scaled: Array = (sums * np.array(self.factors or (1.0,), np.float32) * mask).astype(np.float32)
-            return scaled
+            return (sums * np.array(self.factors or (1.0,), np.float32) * mask).astype(np.float32)
         return self._round(node, sums, mask, parts.step_state)
 
     def _round(self, node: Node, sums: Array, mask: Array | np.bool_, step_state: Array) -> tuple[Array, Array]:
@@ -265,21 +246,20 @@ class FromFloat(Op):
     scale: float
     slots: tuple[int, ...]
     stream: int
-
     kernel = "smg_from_float_g8"
     takes = "float32"
     TINY: ClassVar[float] = 2.0**-40  # of g0: below, there is nothing to learn and nothing to divide by
     BITS: ClassVar[int] = 8  # of a fraction, before rounding
 
     def infer(self, dy: Type, g0: Type, step_state: Type) -> tuple[Type, ...]:
-        check_dtypes("FromFloat", ("float32",), dy)
-        check_is("FromFloat", "unit", g0, SCALAR)
-        check_factors("FromFloat", (self.scale,), 1)
+        checks.check_dtypes("FromFloat", ("float32",), dy)
+        checks.check_is("FromFloat", "unit", g0, checks.SCALAR)
+        checks.check_factors("FromFloat", (self.scale,), 1)
         if len(self.slots) != 1 or self.scale > np.finfo(np.float32).max:
             raise GraphError(f"FromFloat has the scale {self.scale:g} and {len(self.slots)} slots; it has one of each")
-        check_step_state("FromFloat", step_state, *self.slots)
-        check_stream("FromFloat", self.stream)
-        return Type(dy.shape, "int8"), PEAK_BITS
+        checks.check_step_state("FromFloat", step_state, *self.slots)
+        checks.check_stream("FromFloat", self.stream)
+        return Type(dy.shape, "int8"), checks.PEAK_BITS
 
     def ref(self, node: Node, dy: Array, g0: Array, step_state: Array) -> tuple[Array, ...]:
         unit = np.float32(1) / g0[0] if g0[0] > self.TINY else np.float32(0)
@@ -309,9 +289,9 @@ class AdvanceStepState(Op):
     inplace = 0
 
     def infer(self, step_state: Type, *peak_bits: Type) -> Type:
-        check_step_state("AdvanceStepState", step_state)
+        checks.check_step_state("AdvanceStepState", step_state)
         for bits in peak_bits:
-            check_is("AdvanceStepState", "peak bits", bits, PEAK_BITS)
+            checks.check_is("AdvanceStepState", "peak bits", bits, checks.PEAK_BITS)
         if step_state.shape != (stochastic.FIRST_LEVEL + len(peak_bits),):
             raise GraphError(f"AdvanceStepState of {step_state.shape[0]} entries got {len(peak_bits)} gradients")
         return step_state
@@ -351,17 +331,16 @@ class ChannelSum(ParameterGrad):
         return GRADIENT_MOST * (dy.size // dy.shape[-1])
 
     def infer(self, dy: Type) -> Type:
-        check_channels("ChannelSum", dy)
+        checks.check_channels("ChannelSum", dy)
         if dy.dtype == "float32":
             return Type((dy.shape[-1],), "float32")
-        check_gradient("ChannelSum", dy)
-        check_sums("ChannelSum", self.bound(dy))
+        checks.check_gradient("ChannelSum", dy)
+        checks.check_sums("ChannelSum", self.bound(dy))
         return Type((dy.shape[-1],), "int32")
 
     def ref(self, node: Node, dy: Array) -> Array:
         wide = np.float32 if dy.dtype == np.float32 else np.int32
-        total: Array = dy.reshape(-1, dy.shape[-1]).sum(axis=0, dtype=wide)
-        return total
+        return dy.reshape(-1, dy.shape[-1]).sum(axis=0, dtype=wide)
 
     def params(self, node: Node) -> Params:
         dy = node.ins[0].type

@@ -53,9 +53,7 @@ class Recurrent(Op, ABC):
 
     gates: ClassVar[int]
     state_step: ClassVar[float]  # of what is rounded to a hidden state in int8
-
     whole: bool = True
-
     requantizes = True
     working_memory = True
 
@@ -154,8 +152,7 @@ def gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling
 
 
 def sigmoid(x: Array) -> Array:
-    y: Array = 0.5 + 0.5 * np.tanh(x / 2)
-    return y
+    return 0.5 + 0.5 * np.tanh(x / 2)
 
 
 class RecurrentSlopes(Op, ABC):
@@ -167,7 +164,6 @@ class RecurrentSlopes(Op, ABC):
     kinds: ClassVar[int]
     y_scale: float
     y_zero: int
-
     saved = True
     working_memory = True
 
@@ -214,8 +210,7 @@ def mantissas(weights: Type) -> tuple[Array, int]:
 
 
 def limited(x: Array) -> Array:
-    limited: Array = np.clip(x, -MOST, MOST)
-    return limited
+    return np.clip(x, -MOST, MOST)
 
 
 def shifted(x: Array, bits: int) -> Array:
@@ -237,8 +232,7 @@ def through(weights: Array, scale: Array, places: int, dz: Array) -> Array:
 
 def _through_reals(weights: Array, dz: Array) -> Array:
     """Pass gates' gradients [gates, cells] back through weights of real numbers."""
-    sums: Array = np.einsum("gc,gci->i", dz, weights)
-    return sums
+    return np.einsum("gc,gci->i", dz, weights)
 
 
 @dataclass(frozen=True, eq=False)

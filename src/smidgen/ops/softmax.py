@@ -36,7 +36,6 @@ class Softmax(Op):
     """exp(βx) / Σ exp(βx) along the last axis; in int8 its output is always 1/256 per step from −128."""
 
     beta: float = 1.0
-
     kernel = "smg_softmax_s8"
     output = OUTPUT
 
@@ -56,10 +55,7 @@ class Softmax(Op):
         """Return multiplier and left shift of a difference, and the least difference that counts."""
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), 2.0**31 - 1)
         if real <= 1:
-            raise GraphError(
-                f"{type(self).__name__} of β {self.beta} and scale {x.scale:.3g} cannot tell its inputs apart; "
-                "calibrate again"
-            )
+            raise GraphError(f"{self.title} of β {self.beta} and scale {x.scale:.3g} makes all alike; calibrate again")
         multiplier, shift = numerics.quantize_multiplier(real)
         radius = math.floor(((1 << DIFF_BITS) - 1) * 2.0 ** (31 - DIFF_BITS) / 2.0**shift)
         return multiplier, shift, -min(radius, MAX_DIFF)
@@ -67,8 +63,7 @@ class Softmax(Op):
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
             e = np.exp((x - x.max(axis=-1, keepdims=True)) * np.float32(self.beta))
-            y: Array = e / e.sum(axis=-1, keepdims=True)
-            return y
+            return e / e.sum(axis=-1, keepdims=True)
         scaled, counts, total = self.sums(node.ins[0].type, x)
         scale, over = reciprocal(total)
         y = shift_right(INT32.product(scale, INT32.exp_negative(scaled, DIFF_BITS)), over + 31 - 8) - 128
@@ -108,23 +103,19 @@ class SoftmaxGrad(GradOp):
     """dx = y · (dy − Σ y·dy) along the last axis; of int8 y, whose steps are shares of 256, 256² times that."""
 
     dropped: int = 0  # lowered: bits by which what a share is multiplied with is made smaller, so that products fit
-
     kernel = "smg_softmax_grad_g8"
     operands = 2
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, y = operands
         if dy.shape != y.shape or (y.dtype == "int8" and y.q != OUTPUT):
-            raise GraphError(
-                f"SoftmaxGrad takes what a Softmax gave, of {list(dy.shape)}, not {y.dtype}{list(y.shape)}"
-            )
+            raise GraphError(f"SoftmaxGrad takes what a Softmax gave: {list(dy.shape)}, not {y.dtype}{list(y.shape)}")
         return dy.shape
 
     def sums(self, node: Node, *operands: Array) -> Array:
         dy, y = operands
         if y.dtype == np.float32:
-            real: Array = y * (dy - (y * dy).sum(axis=-1, keepdims=True))
-            return real
+            return y * (dy - (y * dy).sum(axis=-1, keepdims=True))
         shares = y.astype(np.int64 if self.lowered else np.float64) - node.ins[1].type.zero
         moved = dy.astype(shares.dtype)
         rest = SHARES * moved - (shares * moved).sum(axis=-1, keepdims=True)

@@ -18,7 +18,6 @@ class Gather(Op):
     """Some channels of a tensor: what a partly trained layer keeps of its input."""
 
     channels: tuple[int, ...]
-
     kernel = "smg_gather_s8"
     saved = True
 
@@ -47,7 +46,6 @@ class Overlay(Op):
     """`frozen` with its last axis replaced at `channels` by `trained`; the gradient asks for those channels alone."""
 
     channels: tuple[int, ...]
-
     virtual = True
 
     def infer(self, frozen: Type, trained: Type) -> Type:
@@ -61,9 +59,7 @@ class Overlay(Op):
         if trained.q != self.kept(frozen):
             raise GraphError(f"Overlay's {len(self.channels)} channels have other scales than those they replace")
         if trained.shape != (*frozen.shape[:-1], len(self.channels)) or trained.dtype != frozen.dtype:
-            raise GraphError(
-                f"Overlay of {list(trained.shape)} does not fit {len(self.channels)} of {list(frozen.shape)}"
-            )
+            raise GraphError(f"Overlay of {list(trained.shape)} is not {len(self.channels)} of {list(frozen.shape)}")
         Gather(self.channels).infer(frozen)  # raises where a channel is not there
         return frozen
 
@@ -101,7 +97,6 @@ class LearnedBias(Op):
     """b = base + difference · 2^unit, saturated at 32 bits. Inputs: base, difference."""
 
     shifts: tuple[int, ...]  # of the layer's multipliers
-
     kernel = "smg_learned_bias"
     takes = "int32"
 

@@ -23,7 +23,6 @@ class Weighted(Op):
     activation: str
     groups: int = 1  # of channels that do not meet
     pad: Pad = (0, 0, 0, 0)
-
     weight_axis: ClassVar[int]  # along which weights have one scale, and one step, per output channel
     mixes_channels: ClassVar[bool] = True  # an output channel reads all input channels, or all of its group
     learns_in_parts: ClassVar[bool] = True  # some of its input channels may learn without the others
@@ -45,13 +44,11 @@ class Weighted(Op):
         if self.groups == 1:
             return numbers
         group = np.arange(w.shape[0]) // (w.shape[0] // self.groups)
-        each: Array = numbers.reshape(-1, w.shape[-1])[group][:, None, None]
-        return each
+        return numbers.reshape(-1, w.shape[-1])[group][:, None, None]
 
     def sum_outputs(self, products: Array) -> Array:
         """Return the sum for each output channel of what has the shape of the weights."""
-        total: Array = products.sum(axis=tuple(axis for axis in range(products.ndim) if axis != self.weight_axis))
-        return total
+        return products.sum(axis=tuple(axis for axis in range(products.ndim) if axis != self.weight_axis))
 
     def taps(self, w: Array) -> int:
         """Return how many products make one output."""
@@ -101,9 +98,7 @@ def weighted(node: Node) -> Weighted:
 def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
     """Raise GraphError unless input, weights and bias are what every layer with weights takes."""
     if x.dtype not in ("int8", "float32") or w.dtype != x.dtype:
-        raise GraphError(
-            f"{what} takes int8 or float32 with weights of the same type, not {x.dtype} with {w.dtype} weights"
-        )
+        raise GraphError(f"{what} takes int8 or float32 and weights of the same type, not {x.dtype} and {w.dtype}")
     bias = "int32" if x.dtype == "int8" else "float32"
     if b.dtype != bias or b.shape != (channels,):
         raise GraphError(f"{what} needs a bias of {bias}[{channels}], got {b.dtype}{list(b.shape)}")

@@ -1,7 +1,5 @@
 """The results that commands print: models, projects, training runs, and boards at the end of a line."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Steps of the tensors of all devices: each device has its channels, rate, rule and random bits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -255,8 +253,7 @@ def _depthwise_sums(op: DepthwiseGradWeight, union: list[int] | None, pixels: in
         elif times > 1:
             x = x.repeat_interleave(times, dim=1)
         seen = sums.views(x.to(torch.float64) if long else x, op.window)
-        made: Tensor = s.run.windowed(seen, dy)
-        return made
+        return s.run.windowed(seen, dy)
 
     return run
 

@@ -4,8 +4,6 @@ Ops that only move or compare elements are written as in the plain form. So are 
 in its own order, and recurrent layers, whose gates it computes in float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -123,8 +121,7 @@ def _largest_sums(w: ExactWriter, node: Node, order: tuple[int, ...]) -> Array:
     """Return the largest magnitude of each output's sum, bias included."""
     zero, (weights, _, _), (bias, _, _) = node.ins[0].type.zero, w.weights(node, order), w.bias(node)
     size = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(1)
-    total: Array = size * max(zero - INT8_MIN, INT8_MAX - zero) + np.abs(bias.astype(np.int64))
-    return total
+    return size * max(zero - INT8_MIN, INT8_MAX - zero) + np.abs(bias.astype(np.int64))
 
 
 def _uint8_zero(w: ExactWriter, node: Node) -> str:

@@ -5,8 +5,6 @@ rounding. Real numbers become whole steps, float32 sums them exactly (up to `EXA
 So a file remains ordinary QDQ: layers between DequantizeLinear and QuantizeLinear.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -162,8 +160,7 @@ class DoubleRounding:
 
     def of(self, n: Array) -> Array:
         product = n * self.factor
-        whole: Array = np.rint(product + np.sign(product) * self.half + self.tie).astype(np.int64)
-        return whole
+        return np.rint(product + np.sign(product) * self.half + self.tie).astype(np.int64)
 
 
 def rounding(multiplier: Array | int, shift: Array | int, lift: int = 0) -> DoubleRounding:
