@@ -51,7 +51,7 @@ class PretrainingRecipe:
 
 def fast(network: TorchNetwork) -> TorchNetwork:
     """On the GPU, channels last in memory."""
-    return network.cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network.cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def to_gpu(archives: list[Path]) -> tuple[Tensor, Tensor]:

@@ -68,7 +68,7 @@ def test_a_gpu_that_is_not_there_is_told(fail: Fail) -> None:
 
 def program(*arguments: str, **how: object) -> subprocess.CompletedProcess[bytes]:
     """A command in a process of its own."""
-    return subprocess.run([*START, *arguments], check=False, **how)  # type: ignore[call-overload]
+    return subprocess.run([*START, *arguments], check=False, **how)  # type: ignore[call-overload, no-any-return]
 
 
 def test_a_float_model_is_told_to_be_quantized_before_it_learns(fail: Fail) -> None:

@@ -35,7 +35,8 @@ def _torch_reader(what: str) -> Any:
 
 def from_torch(module: Any, example: Any) -> Graph:
     """Return a `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
-    return _torch_reader(type(module).__name__).from_torch(module, example)
+    graph: Graph = _torch_reader(type(module).__name__).from_torch(module, example)
+    return graph
 
 
 READERS: dict[str, Callable[..., Graph]] = {

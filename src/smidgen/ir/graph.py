@@ -52,6 +52,7 @@ class Op:
 
     infer: ClassVar[Callable[..., Type | tuple[Type, ...]]]
     ref: ClassVar[Callable[..., Array | tuple[Array, ...]]]
+
     kernel: ClassVar[str] = ""  # C symbol
     takes: ClassVar[str] = "int8"  # dtype of the kernel's first input
     requantizes: ClassVar[bool] = False  # the output's quantization is chosen where the op is emitted

@@ -48,7 +48,8 @@ class Preprocessing:
         low, high = self.range
         mean, std = (np.broadcast_to(np.array(n, np.float64), (channels,)) for n in (self.mean, self.std))
         pixels = low + np.arange(256)[:, None] * ((high - low) / 255)
-        return (pixels - mean) / std
+        numbers: NDArray[np.float64] = (pixels - mean) / std
+        return numbers
 
     def __str__(self) -> str:
         low, high = (f"{end:g}" for end in self.range)

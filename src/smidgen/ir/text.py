@@ -222,7 +222,8 @@ def _names(text: str) -> tuple[str, ...]:
 def _op(name: str, attributes: str) -> Op:
     if name not in OPS:
         raise GraphError(f"there is no op {name[:40]}; known are {', '.join(sorted(OPS))}")
-    return _made(OPS[name], _values(OPS[name], attributes))
+    made: Op = _made(OPS[name], _values(OPS[name], attributes))
+    return made
 
 
 def _made(cls: type[Any], values: dict[str, Any]) -> Any:

@@ -16,7 +16,8 @@ from smidgen.ir import Array
 def shift_right(x: Array, bits: Array | int) -> Array:
     """Return x / 2^bits, halves away from zero."""
     mask = (1 << bits) - 1
-    return (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
+    result: Array = (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
+    return result
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class FixedPoint:
 
     def saturate(self, x: Array) -> Array:
         """Return x limited to this width."""
-        return np.clip(x, -self.most - 1, self.most)
+        limited: Array = np.clip(x, -self.most - 1, self.most)
+        return limited
 
     def product(self, a: Array | int, b: Array | int) -> Array:
         """Return the rounded upper half of 2ab, saturated."""

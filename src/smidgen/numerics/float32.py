@@ -24,7 +24,8 @@ def exp_f32(x: Array) -> Array:
     for term in EXP_TERMS[1:]:
         p = p * r + term
     power = ((n.astype(np.int32) + 127) << 23).view(np.float32)
-    return np.where(x < EXP_LEAST, F(0), p * power)
+    result: Array = np.where(x < EXP_LEAST, F(0), p * power)
+    return result
 
 
 def log_f32(x: Array) -> Array:
@@ -37,15 +38,18 @@ def log_f32(x: Array) -> Array:
     p = np.full_like(s, LOG_TERMS[0])
     for term in LOG_TERMS[1:]:
         p = p * s2 + term
-    return (e.astype(F) * LN2_LOW + s * p) + e.astype(F) * LN2_HIGH
+    result: Array = (e.astype(F) * LN2_LOW + s * p) + e.astype(F) * LN2_HIGH
+    return result
 
 
 def sum_in_order(x: Array) -> Array:
     """Return the sum over the last axis, added one element after another."""
-    return np.add.accumulate(x, axis=-1, dtype=F)[..., -1:]
+    total: Array = np.add.accumulate(x, axis=-1, dtype=F)[..., -1:]
+    return total
 
 
 def limit(x: Array, most: np.float32) -> Array:
     """Return x within ±most; in this order a NaN becomes the lower limit."""
     above = np.where(x > -most, x, -most)
-    return np.where(above < most, above, most)
+    limited: Array = np.where(above < most, above, most)
+    return limited

@@ -29,7 +29,8 @@ def round_half_away(x: float) -> int:
 def rounded(x: Array) -> Array:
     """Return real numbers as whole ones, halves away from zero."""
     whole = np.trunc(x)
-    return whole + (x - whole >= 0.5) - (x - whole <= -0.5)
+    result: Array = whole + (x - whole >= 0.5) - (x - whole <= -0.5)
+    return result
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
@@ -76,7 +77,8 @@ def scale_double(x: Array, factor: Array) -> Array:
 def activated(x: Array, activation: str, y: Type) -> Array:
     """Return an output of type y: x limited by an activation, where it is int8 with its zero point added."""
     if y.dtype == "float32":
-        return np.clip(x, *activation_limits(activation)).astype(np.float32)
+        limited: Array = np.clip(x, *activation_limits(activation)).astype(np.float32)
+        return limited
     return to_int8(x, y.zero, *activation_range(activation, y))
 
 
@@ -110,7 +112,8 @@ def activation_limits(activation: str) -> tuple[float, float]:
 
 def to_int8(x: Array, zero: int, lo: int = INT8_MIN, hi: int = INT8_MAX) -> Array:
     """Add the zero point and saturate."""
-    return np.clip(x + zero, lo, hi).astype(np.int8)
+    result: Array = np.clip(x + zero, lo, hi).astype(np.int8)
+    return result
 
 
 def quantize(x: Array, q: QParams) -> Array:
@@ -122,4 +125,5 @@ def quantize(x: Array, q: QParams) -> Array:
 
 def dequantize(x: Array, q: QParams) -> Array:
     """Turn int8 into float32: the product is taken in double and rounded once."""
-    return (float(q.one) * (x.astype(np.int64) - q.zero)).astype(np.float32)
+    result: Array = (float(q.one) * (x.astype(np.int64) - q.zero)).astype(np.float32)
+    return result

@@ -81,11 +81,13 @@ def triangles(spec: LogMel) -> Array:
 
 
 def _mel(hertz: Array) -> Array:
-    return 1127 * np.log1p(hertz / 700)
+    scaled: Array = 1127 * np.log1p(hertz / 700)
+    return scaled
 
 
 def _rounded(numbers: Array, bits: int) -> Array:
-    return np.rint(numbers * 2.0**bits).astype(np.int64)
+    scaled: Array = np.rint(numbers * 2.0**bits).astype(np.int64)
+    return scaled
 
 
 def unit(spec: LogMel) -> float:
@@ -123,7 +125,8 @@ def feature_sums(frames: Array, spec: LogMel) -> Array:
     windowed, right = _windowed(frames, tables, spec.size)
     bands = _band_sums(_magnitudes(windowed, tables.turns), tables)
     logs = _log2(bands + (tables.offset >> right), tables.logs) - ((SUM_BITS - right) << LOG_BITS)
-    return logs @ tables.mix.T.astype(np.int64) if spec.coefficients else logs
+    sums: Array = logs @ tables.mix.T.astype(np.int64) if spec.coefficients else logs
+    return sums
 
 
 def _windowed(frames: Array, tables: LogMelTables, size: int) -> tuple[Array, Array]:
@@ -185,7 +188,8 @@ def _root(power: Array) -> Array:
     """Return the square root, of the 31 or 32 upper bits: the lower bits are dropped."""
     shift = np.maximum(_bits(power) - 31, 0) // 2
     root = np.sqrt((power >> (2 * shift)).astype(np.float64)).astype(np.int64)  # exact below 2^52
-    return root << shift
+    rooted: Array = root << shift
+    return rooted
 
 
 def _band_sums(magnitudes: Array, tables: LogMelTables) -> Array:
@@ -201,7 +205,8 @@ def _log2(x: Array, table: Array) -> Array:
     index = fraction >> (62 - SEGMENTS.bit_length() + 1)
     rest = (fraction >> (62 - SEGMENTS.bit_length() + 1 - 16)) & 0xFFFF
     points = table.astype(np.int64)
-    return (top << LOG_BITS) + points[index] + (((points[index + 1] - points[index]) * rest) >> 16)
+    logs: Array = (top << LOG_BITS) + points[index] + (((points[index + 1] - points[index]) * rest) >> 16)
+    return logs
 
 
 def _bits(x: Array) -> Array:

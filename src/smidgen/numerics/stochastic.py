@@ -30,7 +30,8 @@ def mix(x: Array) -> Array:
     x = x * np.uint32(0x7FEB352D)
     x = x ^ (x >> np.uint32(15))
     x = x * np.uint32(0x846CA68B)
-    return x ^ (x >> np.uint32(16))
+    mixed: Array = x ^ (x >> np.uint32(16))
+    return mixed
 
 
 def _mix_one(x: int) -> int:
@@ -44,12 +45,14 @@ def stream_key(step_state: Array, stream: int) -> int:
 
 def random_words(key: int, count: int) -> Array:
     """Return the first `count` 32-bit words of a stream."""
-    return mix(np.arange(count, dtype=np.uint32) * np.uint32(GOLDEN) + np.uint32(key))
+    words: Array = mix(np.arange(count, dtype=np.uint32) * np.uint32(GOLDEN) + np.uint32(key))
+    return words
 
 
 def random_bytes(key: int, count: int) -> Array:
     """Return the first `count` bytes of a stream, four to a word, lowest first."""
-    return random_words(key, (count + 3) // 4).astype("<u4").view(np.uint8)[:count]
+    octets: Array = random_words(key, (count + 3) // 4).astype("<u4").view(np.uint8)[:count]
+    return octets
 
 
 def limit_level(level: int) -> int:
@@ -133,4 +136,5 @@ def round_update(v: Array, t: Array, key: int) -> Array:
     v = np.where(t < 0, raised, v >> deep)
     t = np.clip(t, 0, 31)
     words = random_words(key, v.size).reshape(v.shape).astype(np.int64)
-    return np.clip((v + (words >> (32 - t))) >> t, -(1 << 30), 1 << 30)
+    rounded: Array = np.clip((v + (words >> (32 - t))) >> t, -(1 << 30), 1 << 30)
+    return rounded

@@ -36,6 +36,7 @@ class Conv2D(Windowed):
 
     groups: int = 1
     activation: str = "none"
+
     kernel = "smg_conv2d_s8"
     weight_axis = 0
     out_in_rows_columns = (0, 3, 1, 2)
@@ -77,6 +78,7 @@ class Depthwise(Windowed):
     """Each input channel has `multiplier` separate filters; weights are [1, rows, columns, in · multiplier]."""
 
     activation: str = "none"
+
     kernel = "smg_depthwise_s8"
     weight_axis = 3
     out_in_rows_columns = (3, 0, 1, 2)
@@ -118,6 +120,7 @@ class WindowGrad(Sliding, GradOp):
     """The geometry of the convolution whose input gradient this is, and that input's rows and columns."""
 
     size: tuple[int, int] = (1, 1)
+
     operands = 2
     working_memory = True
 
@@ -144,6 +147,7 @@ class ConvGradInput(WindowGrad):
     """dx = Σ w[o] · dy[o] over the outputs that saw x."""
 
     groups: int = 1
+
     kernel = "smg_conv2d_grad_g8"
     overlay_input = 1
 
@@ -237,6 +241,7 @@ class ConvGradWeight(WindowWeightGrad):
     """dw[o] = Σ over positions of (x − zero) · dy[o]; x may be some of the layer's channels only."""
 
     groups: int = 1
+
     kernel = "smg_conv2d_grad_weight_g8"
     fused_kernel = "smg_conv2d_weight_step"
 
@@ -289,7 +294,8 @@ class DepthwiseGradWeight(WindowWeightGrad):
         shifted: Array = x.astype(kind) - np.asarray(node.ins[0].type.zero, kind)
         repeated = np.repeat(self.window.patches(shifted, 0), dy.shape[3] // x.shape[3], axis=4)
         total = np.einsum("yxijc,yxc->ijc", repeated, dy[0].astype(kind))
-        return total[None].astype(node.out.type.dtype)
+        result: Array = total[None].astype(node.out.type.dtype)
+        return result
 
     def params(self, node: Node) -> Params:
         return {**self.sizes(node), "x_zero": node.ins[0].type.zero}

@@ -32,6 +32,7 @@ class Dense(Weighted):
     """y[m, n] = Σ_k x[m, k]·w[n, k] + b[n]; weights are [out, in]."""
 
     activation: str = "none"
+
     weight_axis = 0
     learns_in_parts = False
 
@@ -104,7 +105,8 @@ class DenseGradInput(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         dy, w = operands
         if dy.dtype == np.int8:
-            return (dy.astype(np.float64) @ w.astype(np.float64)).astype(np.int64)
+            exact: Array = (dy.astype(np.float64) @ w.astype(np.float64)).astype(np.int64)
+            return exact
         total = np.zeros(node.outs[0].type.shape, np.float32)
         for n in range(w.shape[0]):
             total = total + dy[:, n : n + 1] * w[n].astype(np.float32)

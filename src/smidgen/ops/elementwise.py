@@ -57,6 +57,7 @@ class Pair(Op):
     """The common part of sum and product; b may repeat along a's leading dimensions."""
 
     activation: str = "none"
+
     requantizes = True
     elementwise = True
     inplace = 0
@@ -133,6 +134,7 @@ class Rescale(Op):
     """y = x limited to an activation's range, in another quantization."""
 
     activation: str
+
     kernel = "smg_rescale_s8"
     requantizes = True
     elementwise = True
@@ -260,7 +262,8 @@ class MulGrad(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         dy, b = operands
         kind = np.int64 if self.lowered else np.float32
-        return dy.astype(kind) * (b.astype(kind) - np.asarray(node.ins[1].type.zero, kind))
+        product: Array = dy.astype(kind) * (b.astype(kind) - np.asarray(node.ins[1].type.zero, kind))
+        return product
 
     def bound(self, node: Node) -> int:
         return 127 * 255
@@ -275,6 +278,7 @@ class RepeatGrad(GradOp):
     """The gradient of a value that repeated along another: the sum over the repetitions."""
 
     repeated: tuple[int, ...] = (1,)  # the shape of the value
+
     kernel = "smg_repeat_grad_g8"
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
@@ -286,7 +290,8 @@ class RepeatGrad(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         size = int(np.prod(self.repeated))
         kind = np.int64 if self.lowered else np.float32
-        return operands[0].reshape(-1, size).sum(axis=0, dtype=kind).reshape(self.repeated)
+        total: Array = operands[0].reshape(-1, size).sum(axis=0, dtype=kind).reshape(self.repeated)
+        return total
 
     def bound(self, node: Node) -> int:
         return 127 * (node.ins[0].type.size // node.outs[0].type.size)
@@ -315,7 +320,8 @@ class Maximum(Op):
         return a
 
     def ref(self, node: Node, a: Array, b: Array) -> Array:
-        return np.maximum(a, b)
+        larger: Array = np.maximum(a, b)
+        return larger
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         """Pass each element's gradient to the operand it was taken from, to a where both are equal."""
@@ -332,6 +338,7 @@ class Compare(Op):
     """One bit per element: whether a ≥ b or, with `less`, a < b."""
 
     less: bool = False
+
     kernel = "smg_compare_s8"
     saved = True
 
@@ -340,7 +347,8 @@ class Compare(Op):
         return Type((mask_bytes(a.size),), "uint8")
 
     def ref(self, node: Node, a: Array, b: Array) -> Array:
-        return np.packbits(((a >= b) != self.less).ravel(), bitorder="little")
+        bits: Array = np.packbits(((a >= b) != self.less).ravel(), bitorder="little")
+        return bits
 
     def params(self, node: Node) -> Params:
         a, b = node.ins

@@ -33,7 +33,8 @@ class FunctionAndSlope:
 
 
 def _exp(x: Real) -> Real:
-    return np.exp(np.clip(x, -FAR, FAR))
+    e: Real = np.exp(np.clip(x, -FAR, FAR))
+    return e
 
 
 def _sigmoid(x: Real) -> Real:
@@ -45,12 +46,14 @@ def _sigmoid_slope(x: Real) -> Real:
 
 
 def _softplus(x: Real) -> Real:
-    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+    y: Real = np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+    return y
 
 
 def _normal(x: Real) -> Real:
     """Return the standard normal distribution's cumulative probability."""
-    return 0.5 + 0.5 * _erf(x / math.sqrt(2))
+    y: Real = 0.5 + 0.5 * _erf(x / math.sqrt(2))
+    return y
 
 
 def _density(x: Real) -> Real:
@@ -67,7 +70,8 @@ def _elu_slope(x: Real, alpha: float) -> Real:
 
 def _inside(x: Real, low: float, high: float) -> Real:
     """Return 1 strictly between the limits, 0 elsewhere."""
-    return ((x > low) & (x < high)).astype(np.float64)
+    inside: Real = ((x > low) & (x < high)).astype(np.float64)
+    return inside
 
 
 def _inverse(x: Real) -> Real:
@@ -85,7 +89,8 @@ def _base(x: Real, exponent: float) -> Real:
 
 
 def _power(x: Real, exponent: float) -> Real:
-    return _base(x, exponent) ** exponent
+    y: Real = _base(x, exponent) ** exponent
+    return y
 
 
 def _power_slope(x: Real, exponent: float) -> Real:
@@ -170,7 +175,8 @@ def _tflite_sigmoid(x: Array) -> Array:
     """Return 1 / (1 + e^−x), each part rounded to float32."""
     with np.errstate(over="ignore"):
         e = np.exp(-x.astype(np.float64)).astype(np.float32)
-    return np.float32(1) / (np.float32(1) + e)
+    y: Array = np.float32(1) / (np.float32(1) + e)
+    return y
 
 
 def _leaky_relu(x: Type, y: Type, alpha: float) -> Array:

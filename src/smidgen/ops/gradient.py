@@ -35,6 +35,7 @@ class Mask(Op):
     """
 
     activation: str = "none"
+
     kernel = "smg_mask_s8"
     saved = True
 
@@ -49,7 +50,8 @@ class Mask(Op):
             low, high = numerics.activation_limits(self.activation)
         else:
             low, high = numerics.activation_range(self.activation, node.ins[0].type)
-        return np.packbits(((y > low) & (y < high)).ravel(), bitorder="little")
+        inside: Array = np.packbits(((y > low) & (y < high)).ravel(), bitorder="little")
+        return inside
 
     def params(self, node: Node) -> Params:
         low, high = numerics.activation_range(self.activation, node.ins[0].type)
@@ -58,7 +60,8 @@ class Mask(Op):
 
 def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
     """Return a mask's bits as booleans of a tensor's shape."""
-    return np.unpackbits(mask, bitorder="little", count=int(np.prod(shape))).reshape(shape).astype(bool)
+    bits: Array = np.unpackbits(mask, bitorder="little", count=int(np.prod(shape))).reshape(shape).astype(bool)
+    return bits
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class GradOp(Op):
     masked: bool = False  # the input after the operands is a mask of the output
     slots: tuple[int, ...] = ()  # lowered: the gradient operands' places in the step state, then the output's
     stream: int = 0  # lowered: which random bits
+
     operands: ClassVar[int] = 1  # inputs before mask and step_state; the first is a gradient
     gradients: ClassVar[int] = 1  # how many operands, from the first, are gradients
     reads: ClassVar[tuple[str, ...]] = ("int8",)  # the dtypes of other operands, where they are quantized
@@ -135,7 +139,8 @@ class GradOp(Op):
         sums = self.sums(node, *parts.operands)
         mask = np.bool_(True) if parts.mask is None else unmask(parts.mask, sums.shape)
         if parts.step_state is None:
-            return (sums * np.array(self.factors or (1.0,), np.float32) * mask).astype(np.float32)
+            scaled: Array = (sums * np.array(self.factors or (1.0,), np.float32) * mask).astype(np.float32)
+            return scaled
         return self._round(node, sums, mask, parts.step_state)
 
     def _round(self, node: Node, sums: Array, mask: Array | np.bool_, step_state: Array) -> tuple[Array, Array]:
@@ -246,6 +251,7 @@ class FromFloat(Op):
     scale: float
     slots: tuple[int, ...]
     stream: int
+
     kernel = "smg_from_float_g8"
     takes = "float32"
     TINY: ClassVar[float] = 2.0**-40  # of g0: below, there is nothing to learn and nothing to divide by
@@ -340,7 +346,8 @@ class ChannelSum(ParameterGrad):
 
     def ref(self, node: Node, dy: Array) -> Array:
         wide = np.float32 if dy.dtype == np.float32 else np.int32
-        return dy.reshape(-1, dy.shape[-1]).sum(axis=0, dtype=wide)
+        total: Array = dy.reshape(-1, dy.shape[-1]).sum(axis=0, dtype=wide)
+        return total
 
     def params(self, node: Node) -> Params:
         dy = node.ins[0].type

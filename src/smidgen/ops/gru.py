@@ -42,7 +42,9 @@ class Gru(Recurrent):
 
     gates: ClassVar[int] = 3
     state_step: ClassVar[float] = 2.0**-int16.FRACTION
+
     reset_after: bool = True
+
     kernel = "smg_gru_s8"
 
     def real_steps(self, x: Array, w: Array, u: Array, b: Array) -> Iterator[RecurrentStep]:
@@ -99,6 +101,7 @@ class GruSlopes(RecurrentSlopes):
 
     y_scale: float = 1.0
     y_zero: int = 0
+
     kernel = "smg_gru_slopes_s8"
     kinds = SLOPES
 

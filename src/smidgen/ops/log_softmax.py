@@ -50,7 +50,8 @@ class LogSoftmax(Softmax):
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
             below = (x - x.max(axis=-1, keepdims=True)) * np.float32(self.beta)
-            return below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
+            y: Array = below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
+            return y
         scaled, counts, total = self.sums(node.ins[0].type, x)
         rest = np.where(counts, scaled, LOG_LEAST) - log_of_sum(total)
         steps: Array = np.clip(shift_right(rest, LOG_SHIFT) + LOG_OUTPUT.zero, -128, 127)

@@ -28,6 +28,7 @@ class Lookup(Op):
     beta: float = 0.0
     slope: bool = False
     tflite: bool = False
+
     kernel = "smg_lookup_s8"
     requantizes = True
     elementwise = True
@@ -57,13 +58,15 @@ class Lookup(Op):
             return TABLES[self.function](x, y, self.alpha)
         steps = np.clip(self.real(reals(x)) / y.scale, -1e6, 1e6)
         rounded = np.copysign(np.floor(np.abs(steps) + 0.5), steps)
-        return np.clip(rounded + y.zero, INT8_MIN, INT8_MAX).astype(np.int8)
+        results: Array = np.clip(rounded + y.zero, INT8_MIN, INT8_MAX).astype(np.int8)
+        return results
 
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
             with np.errstate(over="ignore"):
                 return self.real(x).astype(np.float32)
-        return self.table(node.ins[0].type, node.out.type)[x.astype(np.int64) - INT8_MIN]
+        results: Array = self.table(node.ins[0].type, node.out.type)[x.astype(np.int64) - INT8_MIN]
+        return results
 
     def tangent(self, x: Type) -> tuple[Lookup, QParams]:
         """Return what gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
@@ -114,7 +117,8 @@ class PRelu(Op):
 
     def ref(self, node: Node, x: Array, slope: Array) -> Array:
         if x.dtype == np.float32:
-            return np.where(x >= 0, x, x * slope)
+            chosen: Array = np.where(x >= 0, x, x * slope)
+            return chosen
         above, below = self.multipliers(node)
         steps = x.astype(np.int64) - node.ins[0].type.zero
         products = steps * (slope.astype(np.int64) - node.ins[1].type.zero)

@@ -33,6 +33,7 @@ class LossOp(Op):
     exclusive: ClassVar[bool] = False  # outputs score classes of which one is right
     sigmoid: ClassVar[bool] = False  # it takes the sigmoid of the logits itself
     output: ClassVar[str] = ""  # what a network that learned by it gives, where that is not the score of each class
+
     takes = "float32"
 
     def per_cell(self, has_map: bool) -> bool:

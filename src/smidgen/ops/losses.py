@@ -39,7 +39,8 @@ def _is_class(label: Array, classes: int) -> bool:
 
 def _mean(x: Array) -> Array:
     """Return the mean of some numbers, added one after another."""
-    return sum_in_order(x.reshape(1, -1))[0] / F(x.size)
+    mean: Array = sum_in_order(x.reshape(1, -1))[0] / F(x.size)
+    return mean
 
 
 def _guessing(classes: int) -> Chance:

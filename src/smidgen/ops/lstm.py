@@ -47,8 +47,10 @@ class Lstm(Recurrent):
 
     gates: ClassVar[int] = 4
     state_step: ClassVar[float] = SQUARED
+
     clip: float = 0.0
     bits: int = 3
+
     kernel = "smg_lstm_s8"
 
     def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
@@ -104,6 +106,7 @@ class LstmSlopes(RecurrentSlopes):
     bits: int = 3
     y_scale: float = 1.0
     y_zero: int = 0
+
     kernel = "smg_lstm_slopes_s8"
     kinds = SLOPES
 
@@ -124,10 +127,12 @@ class LstmSlopes(RecurrentSlopes):
         tanh = int16.tanh(step.state, self.bits)
 
         def up_to_a_quarter(x: Array, gate: Array) -> Array:
-            return (x * (gate * (ONE - gate) >> 15) + (1 << 20)) >> 21
+            slope: Array = (x * (gate * (ONE - gate) >> 15) + (1 << 20)) >> 21
+            return slope
 
         def up_to_one(gate: Array, x: Array) -> Array:
-            return (gate * (ONE - (x * x >> 15)) + (1 << 22)) >> 23
+            slope: Array = (gate * (ONE - (x * x >> 15)) + (1 << 22)) >> 23
+            return slope
 
         back = (up_to_a_quarter(g, i), up_to_a_quarter(step.before, f), up_to_one(i, g), (f + 64) >> 7)
         to_i, to_f, to_g, share = (part * free for part in back)
@@ -144,6 +149,7 @@ class LstmGrad(RecurrentGrad):
     """dx of an LSTM from dy, its slopes, and its weights of x and of h; in int8 in units of 2^−12 steps of dy."""
 
     bits: int = 3  # before the point of the cell state
+
     kernel = "smg_lstm_grad_g8"
     gates = 4
     slopes = SLOPES

@@ -47,6 +47,7 @@ class MatMul(Op):
 
     transpose_a: bool = False
     transpose_b: bool = False
+
     kernel = "smg_matmul_s8"
     requantizes = True
 
@@ -65,7 +66,8 @@ class MatMul(Op):
 
     def ref(self, node: Node, a: Array, b: Array) -> Array:
         if a.dtype == np.float32:
-            return turned(a, self.transpose_a) @ turned(b, self.transpose_b)
+            product: Array = turned(a, self.transpose_a) @ turned(b, self.transpose_b)
+            return product
         left, right = (x.astype(np.float64) - v.type.zero for x, v in zip((a, b), node.ins, strict=True))
         sums = (turned(left, self.transpose_a) @ turned(right, self.transpose_b)).astype(np.int64)
         return numerics.to_int8(numerics.multiply(sums, *self.multiplier(node)), node.out.type.zero)
@@ -106,6 +108,7 @@ class MatMulGrad(GradOp):
     first: bool = True  # the gradient is the product's first factor
     turn: bool = False  # the gradient is transposed
     turn_other: bool = False
+
     kernel = "smg_matmul_grad_g8"
     operands = 2
 

@@ -144,6 +144,7 @@ class Normalize(Op):
 
     epsilon: float = 1e-5
     groups: int = 0  # of channels; 0: each row by itself
+
     kernel = "smg_normalize_s8"
     requantizes = True
 
@@ -214,6 +215,7 @@ class NormalizeGrad(GradOp):
     epsilon: float = 1e-5
     groups: int = 0  # of channels; 0: each row by itself
     fraction: int = 0  # lowered: bits of a sum after the point
+
     kernel = "smg_normalize_grad_g8"
     operands = 3
     reads: ClassVar[tuple[str, ...]] = ("int8", "int16")
@@ -253,7 +255,8 @@ class NormalizeGrad(GradOp):
         rest = g - mean - ((z * along) >> (2 * COARSE_BITS))
         factor = (made.inverse * size) >> size.bit_length()
         right = ROOT_BITS - made.half - size.bit_length() - self.fraction
-        return (rest * factor) >> np.clip(right, 0, 63)
+        sums: Array = (rest * factor) >> np.clip(right, 0, 63)
+        return sums
 
     def bound(self, node: Node) -> int:
         most = largest_sum(node.ins[1].type, self.split(node).size, self.epsilon)
@@ -268,7 +271,8 @@ class NormalizeGrad(GradOp):
 def _mean(x: Array, size: int) -> Array:
     """Return the mean over the elements, towards zero."""
     total = x.sum(axis=2, keepdims=True)
-    return np.sign(total) * (np.abs(total) // size)
+    mean: Array = np.sign(total) * (np.abs(total) // size)
+    return mean
 
 
 @op
@@ -287,4 +291,5 @@ class BatchNorm(Op):
         return Type(x.shape, x.dtype)
 
     def ref(self, node: Node, x: Array, scale: Array, shift: Array) -> Array:
-        return x * scale + shift
+        y: Array = x * scale + shift
+        return y

@@ -34,6 +34,7 @@ class Pool(PoolWindow, Op):
     """The common part of both pools: a window over each channel, the input's quantization kept."""
 
     activation: str = "none"
+
     spatial = True
 
     def infer(self, x: Type) -> Type:
@@ -46,7 +47,8 @@ class Pool(PoolWindow, Op):
     def limit(self, node: Node, y: Array) -> Array:
         float_limits = numerics.activation_limits(self.activation)
         if node.out.type.dtype == "float32":
-            return np.clip(y, *float_limits).astype(np.float32)
+            limited: Array = np.clip(y, *float_limits).astype(np.float32)
+            return limited
         return numerics.to_int8(y, 0, *numerics.activation_range(self.activation, node.out.type))
 
     def row_window(self, node: Node) -> RowWindow:
@@ -102,6 +104,7 @@ class Mean(Op):
     """The mean of each channel over the whole map, as [1, channels] or, with keep_dims, [1, 1, 1, channels]."""
 
     keep_dims: bool = False
+
     kernel = "smg_mean_s8"
     requantizes = True
 
@@ -127,7 +130,8 @@ class Mean(Op):
 
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
-            return x.mean(axis=(1, 2), dtype=np.float32, keepdims=self.keep_dims)
+            mean: Array = x.mean(axis=(1, 2), dtype=np.float32, keepdims=self.keep_dims)
+            return mean
         total = (x.astype(np.int64) - node.ins[0].type.zero).sum(axis=(1, 2), keepdims=self.keep_dims)
         return numerics.to_int8(numerics.multiply(total, *self.multiplier(node)), node.out.type.zero)
 
@@ -145,6 +149,7 @@ class MeanGrad(GradOp):
     """Every position of a channel gets its mean's gradient; the count is in the factors."""
 
     size: tuple[int, int] = (1, 1)
+
     kernel = "smg_mean_grad_g8"
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
@@ -191,6 +196,7 @@ class AvgPoolGrad(PoolGrad):
     """Every element inside a window gets its share; lowered, a share is a 12-bit fraction of the window."""
 
     map: tuple[int, int] = (1, 1)  # rows and columns of the pooled map
+
     kernel = "smg_avg_pool_grad_g8"
     SHARE_BITS: ClassVar[int] = 12
     fraction = SHARE_BITS

@@ -53,7 +53,9 @@ class Recurrent(Op, ABC):
 
     gates: ClassVar[int]
     state_step: ClassVar[float]  # of what is rounded to a hidden state in int8
+
     whole: bool = True
+
     requantizes = True
     working_memory = True
 
@@ -152,7 +154,8 @@ def gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling
 
 
 def sigmoid(x: Array) -> Array:
-    return 0.5 + 0.5 * np.tanh(x / 2)
+    y: Array = 0.5 + 0.5 * np.tanh(x / 2)
+    return y
 
 
 class RecurrentSlopes(Op, ABC):
@@ -164,6 +167,7 @@ class RecurrentSlopes(Op, ABC):
     kinds: ClassVar[int]
     y_scale: float
     y_zero: int
+
     saved = True
     working_memory = True
 
@@ -210,7 +214,8 @@ def mantissas(weights: Type) -> tuple[Array, int]:
 
 
 def limited(x: Array) -> Array:
-    return np.clip(x, -MOST, MOST)
+    limited: Array = np.clip(x, -MOST, MOST)
+    return limited
 
 
 def shifted(x: Array, bits: int) -> Array:
@@ -232,7 +237,8 @@ def through(weights: Array, scale: Array, places: int, dz: Array) -> Array:
 
 def _through_reals(weights: Array, dz: Array) -> Array:
     """Pass gates' gradients [gates, cells] back through weights of real numbers."""
-    return np.einsum("gc,gci->i", dz, weights)
+    sums: Array = np.einsum("gc,gci->i", dz, weights)
+    return sums
 
 
 @dataclass(frozen=True, eq=False)

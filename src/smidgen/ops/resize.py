@@ -57,6 +57,7 @@ class Pick(Op):
 
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
+
     kernel = "smg_pick_s8"
 
     def infer(self, x: Type) -> Type:
@@ -96,6 +97,7 @@ class PickGrad(GradOp):
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
     map: tuple[int, int] = (1, 1)  # rows and columns of the map that was picked from
+
     kernel = "smg_pick_grad_g8"
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
@@ -211,6 +213,7 @@ class ResizeBilinear(Op):
     size: tuple[int, int]
     align_corners: bool = False
     half_pixel: bool = False
+
     kernel = "smg_resize_bilinear_s8"
 
     def infer(self, x: Type) -> Type:
@@ -232,7 +235,8 @@ class ResizeBilinear(Op):
             return _blend(x, rows.reals(), columns.reals(), np.float32(1))
         total = _blend(x.astype(np.int64), rows.integers(), columns.integers(), np.int64(ONE))
         size = (np.abs(total) + (1 << (2 * BITS - 1))) >> (2 * BITS)
-        return (np.sign(total) * size).astype(np.int8)
+        made: Array = (np.sign(total) * size).astype(np.int8)
+        return made
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         _, h, w, _ = node.ins[0].type.shape
@@ -254,7 +258,8 @@ def _blend(x: Array, rows: Between, columns: Between, one: np.generic) -> Array:
     upper, lower = x[:, rows.lower], x[:, rows.upper]
     a, b = upper[:, :, columns.lower] * (one - down), lower[:, :, columns.lower] * down
     c, d = upper[:, :, columns.upper] * (one - down), lower[:, :, columns.upper] * down
-    return a * (one - right) + b * (one - right) + c * right + d * right
+    total: Array = a * (one - right) + b * (one - right) + c * right + d * right
+    return total
 
 
 @op
@@ -264,6 +269,7 @@ class ResizeBilinearGrad(GradOp):
     map: tuple[int, int] = (1, 1)  # rows and columns of the map that was resized
     align_corners: bool = False
     half_pixel: bool = False
+
     kernel = "smg_resize_bilinear_grad_g8"
     SHARE_BITS: ClassVar[int] = 6
     fraction = 2 * SHARE_BITS
@@ -288,7 +294,8 @@ class ResizeBilinearGrad(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         (dy,), (rows, columns) = operands, self.shares(node.ins[0].type)
         kind = np.int64 if self.lowered else np.float32
-        return np.einsum("yr,xc,nyxk->nrck", rows.astype(kind), columns.astype(kind), dy.astype(kind))
+        total: Array = np.einsum("yr,xc,nyxk->nrck", rows.astype(kind), columns.astype(kind), dy.astype(kind))
+        return total
 
     def bound(self, node: Node) -> int:
         rows, columns = self.shares(node.ins[0].type)

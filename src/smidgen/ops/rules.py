@@ -32,6 +32,7 @@ class UpdateRule:
     """A buffer gathers deltas; at the last of `accumulate` samples it moves the weight, and `decay` of it stays."""
 
     accumulate: int = field(default=1, kw_only=True)  # samples whose gradients are added up before a step
+
     decay: ClassVar[float] = 0.0  # the share of a buffer that stays after a step
 
     @property
@@ -120,7 +121,8 @@ class MaxAbs(Op):
         return SCALAR
 
     def ref(self, node: Node, x: Array) -> Array:
-        return np.fmax.reduce(np.abs(x), axis=None, initial=np.float32(0)).reshape(1)
+        largest: Array = np.fmax.reduce(np.abs(x), axis=None, initial=np.float32(0)).reshape(1)
+        return largest
 
     def params(self, node: Node) -> Params:
         return {"n": node.ins[0].type.size}

@@ -26,6 +26,7 @@ class Pad(Op):
 
     before: tuple[int, ...]
     after: tuple[int, ...]
+
     kernel = "smg_pad_s8"
 
     def infer(self, x: Type) -> Type:
@@ -40,7 +41,8 @@ class Pad(Op):
 
     def ref(self, node: Node, x: Array) -> Array:
         pads = tuple(zip(self.before, self.after, strict=True))
-        return np.pad(x, pads, constant_values=node.ins[0].type.zero)
+        padded: Array = np.pad(x, pads, constant_values=node.ins[0].type.zero)
+        return padded
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         stop = tuple(b + d for b, d in zip(self.before, node.ins[0].type.shape, strict=True))
@@ -62,6 +64,7 @@ class Crop(Op):
 
     start: tuple[int, ...]
     stop: tuple[int, ...]
+
     kernel = "smg_crop_s8"
 
     def infer(self, x: Type) -> Type:
@@ -92,6 +95,7 @@ class Reshape(Op):
     """The same bytes under another shape: the output is the input's memory, no code runs."""
 
     shape: tuple[int, ...]
+
     view = True
 
     def infer(self, x: Type) -> Type:
@@ -112,6 +116,7 @@ class Transpose(Op):
     """Dimension i of the output is dimension perm[i] of the input."""
 
     perm: tuple[int, ...]
+
     kernel = "smg_transpose_s8"
 
     def infer(self, x: Type) -> Type:
@@ -140,6 +145,7 @@ class Concat(Op):
     """The inputs one after another along `axis`; all have one quantization."""
 
     axis: int
+
     kernel = "smg_concat_s8"
     variadic = True
 

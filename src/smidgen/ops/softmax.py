@@ -36,6 +36,7 @@ class Softmax(Op):
     """exp(βx) / Σ exp(βx) along the last axis; in int8 its output is always 1/256 per step from −128."""
 
     beta: float = 1.0
+
     kernel = "smg_softmax_s8"
     output = OUTPUT
 
@@ -63,7 +64,8 @@ class Softmax(Op):
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
             e = np.exp((x - x.max(axis=-1, keepdims=True)) * np.float32(self.beta))
-            return e / e.sum(axis=-1, keepdims=True)
+            y: Array = e / e.sum(axis=-1, keepdims=True)
+            return y
         scaled, counts, total = self.sums(node.ins[0].type, x)
         scale, over = reciprocal(total)
         y = shift_right(INT32.product(scale, INT32.exp_negative(scaled, DIFF_BITS)), over + 31 - 8) - 128
@@ -103,6 +105,7 @@ class SoftmaxGrad(GradOp):
     """dx = y · (dy − Σ y·dy) along the last axis; of int8 y, whose steps are shares of 256, 256² times that."""
 
     dropped: int = 0  # lowered: bits by which what a share is multiplied with is made smaller, so that products fit
+
     kernel = "smg_softmax_grad_g8"
     operands = 2
 
@@ -115,7 +118,8 @@ class SoftmaxGrad(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         dy, y = operands
         if y.dtype == np.float32:
-            return y * (dy - (y * dy).sum(axis=-1, keepdims=True))
+            real: Array = y * (dy - (y * dy).sum(axis=-1, keepdims=True))
+            return real
         shares = y.astype(np.int64 if self.lowered else np.float64) - node.ins[1].type.zero
         moved = dy.astype(shares.dtype)
         rest = SHARES * moved - (shares * moved).sum(axis=-1, keepdims=True)

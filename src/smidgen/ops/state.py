@@ -18,6 +18,7 @@ class Gather(Op):
     """Some channels of a tensor: what a partly trained layer keeps of its input."""
 
     channels: tuple[int, ...]
+
     kernel = "smg_gather_s8"
     saved = True
 
@@ -46,6 +47,7 @@ class Overlay(Op):
     """`frozen` with its last axis replaced at `channels` by `trained`; the gradient asks for those channels alone."""
 
     channels: tuple[int, ...]
+
     virtual = True
 
     def infer(self, frozen: Type, trained: Type) -> Type:
@@ -97,6 +99,7 @@ class LearnedBias(Op):
     """b = base + difference · 2^unit, saturated at 32 bits. Inputs: base, difference."""
 
     shifts: tuple[int, ...]  # of the layer's multipliers
+
     kernel = "smg_learned_bias"
     takes = "int32"
 

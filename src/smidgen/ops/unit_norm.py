@@ -36,7 +36,8 @@ class UnitNorm(Op):
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
             length = np.sqrt((x * x).sum(axis=-1, keepdims=True))
-            return x / np.maximum(length, np.float32(LEAST_LENGTH))
+            y: Array = x / np.maximum(length, np.float32(LEAST_LENGTH))
+            return y
         steps = x.astype(np.int64) - node.ins[0].type.zero
         squares = (steps * steps).sum(axis=-1)
         roots = np.array([inverse_root(int(n)) for n in squares.ravel()], np.int64).reshape(*squares.shape, 2)
@@ -65,6 +66,7 @@ class UnitNormGrad(GradOp):
     """dx = (dy − y · Σ y·dy) / √Σ x² along the last dimension."""
 
     fraction: int = 0  # lowered: bits of a sum after the point
+
     kernel = "smg_unit_norm_grad_g8"
     operands = 2
 
@@ -82,7 +84,8 @@ class UnitNormGrad(GradOp):
         least = LEAST_LENGTH if x.dtype == np.float32 else 1.0
         length = np.maximum(np.sqrt((wide * wide).sum(axis=-1, keepdims=True)), least)
         y = wide / length
-        return ((dy - y * (y * dy).sum(axis=-1, keepdims=True)) / length).astype(np.float32)
+        real: Array = ((dy - y * (y * dy).sum(axis=-1, keepdims=True)) / length).astype(np.float32)
+        return real
 
     def _whole_sums(self, dy: Array, x: Array) -> Array:
         """Return the same in integers, with `fraction` bits after the point."""
@@ -92,7 +95,8 @@ class UnitNormGrad(GradOp):
         y = (x * inverse) >> (ROOT_BITS - UNIT_BITS - half)
         along = (dy * y).sum(axis=-1, keepdims=True)
         rest = (dy << UNIT_BITS) - ((y * along) >> UNIT_BITS)
-        return (rest * inverse) >> np.clip(ROOT_BITS + UNIT_BITS - half - self.fraction, 0, 63)
+        sums: Array = (rest * inverse) >> np.clip(ROOT_BITS + UNIT_BITS - half - self.fraction, 0, 63)
+        return sums
 
     def bound(self, node: Node) -> int:
         most = largest_sum(node.ins[1].type.shape[-1])

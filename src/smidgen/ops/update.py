@@ -48,13 +48,15 @@ def pack(fraction: Array, bits: int) -> Array:
     padded = np.zeros(-(-fraction.size // each) * each, np.uint8)
     padded[: fraction.size] = fraction
     shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
-    return np.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1)
+    packed: Array = np.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1)
+    return packed
 
 
 def unpack(packed: Array, bits: int, size: int) -> Array:
     each = 8 // bits
     shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
-    return ((packed[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:size]
+    fractions: Array = ((packed[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:size]
+    return fractions
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Step(Op):
     stream: int
     bound: int  # the largest magnitude of a sum
     rule: UpdateRule = SGD
+
     infer: ClassVar[Callable[..., tuple[Type, ...]]]
     ref: ClassVar[Callable[..., tuple[Array, ...]]]
     inplace = 0
@@ -156,6 +159,7 @@ class BiasStep(Step):
     """
 
     shifts: tuple[int, ...] = ()
+
     kernel = "smg_bias_step"
     takes = "int32"
 
@@ -249,6 +253,7 @@ class FusedStep(Step):
     """A step that computes its gradient itself, some at a time: what that reads stands where the sums would."""
 
     gradient: ParameterGrad = field(kw_only=True)
+
     working_memory = True
     steps_by: ClassVar[type[ParameterGrad]]  # whose kernels step such a tensor
 
@@ -322,7 +327,9 @@ class DenseStep(Op):
     """
 
     rule: UpdateRule = SGD
+
     inplace = 0
+
     kernel = "smg_dense_step_f32"
     takes = "float32"
 

@@ -23,6 +23,7 @@ class Weighted(Op):
     activation: str
     groups: int = 1  # of channels that do not meet
     pad: Pad = (0, 0, 0, 0)
+
     weight_axis: ClassVar[int]  # along which weights have one scale, and one step, per output channel
     mixes_channels: ClassVar[bool] = True  # an output channel reads all input channels, or all of its group
     learns_in_parts: ClassVar[bool] = True  # some of its input channels may learn without the others
@@ -44,11 +45,13 @@ class Weighted(Op):
         if self.groups == 1:
             return numbers
         group = np.arange(w.shape[0]) // (w.shape[0] // self.groups)
-        return numbers.reshape(-1, w.shape[-1])[group][:, None, None]
+        each: Array = numbers.reshape(-1, w.shape[-1])[group][:, None, None]
+        return each
 
     def sum_outputs(self, products: Array) -> Array:
         """Return the sum for each output channel of what has the shape of the weights."""
-        return products.sum(axis=tuple(axis for axis in range(products.ndim) if axis != self.weight_axis))
+        total: Array = products.sum(axis=tuple(axis for axis in range(products.ndim) if axis != self.weight_axis))
+        return total
 
     def taps(self, w: Array) -> int:
         """Return how many products make one output."""

@@ -53,7 +53,8 @@ class Window:
         padded = np.pad(x[0], ((top, bottom), (left, right), (0, 0)), constant_values=fill)
         views = np.lib.stride_tricks.sliding_window_view(padded, self.reach, axis=(0, 1))
         strided = views[:: self.stride[0], :: self.stride[1], :, :: self.dilation[0], :: self.dilation[1]]
-        return strided.transpose(0, 1, 3, 4, 2)
+        result: Array = strided.transpose(0, 1, 3, 4, 2)
+        return result
 
     def params(self, x: Type, y: Type) -> Params:
         """Return the geometry fields every spatial kernel's parameter struct begins with."""

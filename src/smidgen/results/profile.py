@@ -376,4 +376,5 @@ def _median(device: TimedDevice, run: Callable[[], object], runs: int) -> Array:
         device.times()
         run()
         taken.append(device.times())
-    return np.median(taken[WARM_UP:], axis=0) / 1000
+    median: Array = np.median(taken[WARM_UP:], axis=0) / 1000
+    return median

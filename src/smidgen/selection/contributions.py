@@ -203,7 +203,7 @@ def write_contributions(contributions: Contributions, path: Path) -> None:
 
 
 def _plain(contributions: Contributions) -> dict[str, Any]:
-    return json.loads(json.dumps({"format": FORMAT, **asdict(contributions)}, default=str))
+    return json.loads(json.dumps({"format": FORMAT, **asdict(contributions)}, default=str))  # type: ignore[no-any-return]
 
 
 def _digest(plain: dict[str, Any]) -> str:

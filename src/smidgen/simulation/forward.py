@@ -211,7 +211,8 @@ def _mean(op: ops.Mean, node: Node, s: Setting) -> Function:
 
     def run(x: Tensor) -> Tensor:
         total = x.to(wide).sum(dim=(3, 4), keepdim=op.keep_dims)
-        return s.run.rescaled(total, *how)
+        made: Tensor = s.run.rescaled(total, *how)
+        return made
 
     return run
 

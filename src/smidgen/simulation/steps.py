@@ -253,7 +253,8 @@ def _depthwise_sums(op: DepthwiseGradWeight, union: list[int] | None, pixels: in
         elif times > 1:
             x = x.repeat_interleave(times, dim=1)
         seen = sums.views(x.to(torch.float64) if long else x, op.window)
-        return s.run.windowed(seen, dy)
+        made: Tensor = s.run.windowed(seen, dy)
+        return made
 
     return run
 

@@ -201,7 +201,8 @@ class HostDevice(device.Device):
         """Return the library's own memory of an input, an output or the state, as bytes."""
         function = self._function(role)
         function.restype = ctypes.c_void_p
-        return np.ctypeslib.as_array(ctypes.cast(function(*index), ctypes.POINTER(ctypes.c_uint8)), (size,))
+        memory: Array = np.ctypeslib.as_array(ctypes.cast(function(*index), ctypes.POINTER(ctypes.c_uint8)), (size,))
+        return memory
 
 
 def _step(step: ctypes._NamedFuncPointer, label: Array | None, learning_rate: float) -> float:

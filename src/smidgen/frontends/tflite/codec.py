@@ -139,7 +139,8 @@ class _Decoder:
             raise ImportModelError(f"buffer {index} is outside the flatbuffer, as over 2 GB; convert a smaller model")
         if self.length(buffer, "Data", 1) == 0:
             return None
-        return buffer.DataAsNumpy().tobytes()
+        data: bytes = buffer.DataAsNumpy().tobytes()
+        return data
 
     def operator(self, operator: Any, codes: list[str]) -> TfliteOperator:
         index = operator.OpcodeIndex()

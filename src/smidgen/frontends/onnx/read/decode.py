@@ -124,7 +124,8 @@ def _parsed(text: object) -> object:
         return None
     for parse in (json.loads, ast.literal_eval):
         try:
-            return parse(text)
+            found: object = parse(text)
+            return found
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             continue
     return None

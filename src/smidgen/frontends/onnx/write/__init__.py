@@ -51,7 +51,8 @@ def serialize(writer: OnnxWriter) -> bytes:
     )  # fmt: skip
     if graph.classes:
         helper.set_model_props(model, {CLASSES: json.dumps(graph.classes)})
-    return model.SerializeToString()
+    data: bytes = model.SerializeToString()
+    return data
 
 
 def _declared(value: Value) -> onnx.ValueInfoProto:

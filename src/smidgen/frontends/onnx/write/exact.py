@@ -121,7 +121,8 @@ def _largest_sums(w: ExactWriter, node: Node, order: tuple[int, ...]) -> Array:
     """Return the largest magnitude of each output's sum, bias included."""
     zero, (weights, _, _), (bias, _, _) = node.ins[0].type.zero, w.weights(node, order), w.bias(node)
     size = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(1)
-    return size * max(zero - INT8_MIN, INT8_MAX - zero) + np.abs(bias.astype(np.int64))
+    total: Array = size * max(zero - INT8_MIN, INT8_MAX - zero) + np.abs(bias.astype(np.int64))
+    return total
 
 
 def _uint8_zero(w: ExactWriter, node: Node) -> str:

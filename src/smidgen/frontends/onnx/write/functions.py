@@ -160,7 +160,8 @@ class DoubleRounding:
 
     def of(self, n: Array) -> Array:
         product = n * self.factor
-        return np.rint(product + np.sign(product) * self.half + self.tie).astype(np.int64)
+        whole: Array = np.rint(product + np.sign(product) * self.half + self.tie).astype(np.int64)
+        return whole
 
 
 def rounding(multiplier: Array | int, shift: Array | int, lift: int = 0) -> DoubleRounding:

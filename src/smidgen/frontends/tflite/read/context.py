@@ -120,7 +120,8 @@ class TfliteImport:
             raise ImportModelError(f"the constant '{tensor.name}' is {tensor.dtype} without a scale; quantize it again")
         along = [-1 if i == q.axis else 1 for i in range(data.ndim)]
         scales = np.array(q.scale, np.float32).reshape(along if q.axis is not None else ())
-        return scales * (data.astype(np.float32) - q.zero)
+        numbers: Array = scales * (data.astype(np.float32) - q.zero)
+        return numbers
 
     def weights(self, index: int, x: Value) -> Value:
         """Return a layer's weights; int8 constants of a float32 layer become float32."""
