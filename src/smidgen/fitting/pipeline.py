@@ -101,11 +101,10 @@ def fit(
     or measured here; `analysis` "quick" or "full" always measures it. Schemes that it promises are searched for the
     budget of SRAM. They, the head alone and the closed-form head are then tried on the training samples at a few rates,
     each judged on samples it did not learn from, with as much work as `effort` allows; the best is kept, or a cheaper
-    one that is as good within the error. Trials run on `workers` cores of this machine, all without a number, with
-    `where` "cuda" as fleets on its GPU, or on the Ray cluster at the address `ray`; none of them changes a number, and
-    a fit that one of them began another can end. The choice is trained on this machine ("host" or "cuda") with all
-    training samples, and its program measured on the emulated board. The test samples decide nothing. A board
-    reserves some SRAM for its stack: a budget of all its SRAM is lowered by that.
+    one that is as good within the error. It is trained on this machine ("host" or "cuda") with all training samples,
+    and its program measured on the emulated board. The test samples decide nothing. A board reserves some SRAM for its
+    stack: a budget of all its SRAM is lowered by that. Trials run on `workers` cores, on the GPU where `where` is
+    "cuda", or on the Ray cluster at the address `ray`; the result is the same.
 
     `options` are those of learning, apart from the seed and from the loss, which fits the labels if none is given. The
     model's head is kept where it scores the data's classes: by name, or as `check_head` finds by training samples.
@@ -118,11 +117,10 @@ def fit(
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
-    course = Course(count, 0.0, augment=augment or shown, seed=seed)
-    once = replace(course, test_every=count)  # test samples are looked at once, at the end
+    course = Course(count, 0.0, augment=augment or shown, seed=seed, test_every=count)  # tested once, at the end
     wish = Wish(
-        most, target, once, options, analysis, where, workers, ray, contributions, effort, learning_rate, command
-    )
+        most, target, course, options, analysis, where, workers, ray, contributions, effort, learning_rate, command
+    )  # fmt: skip
     replace(course, learning_rate=learning_rate or 0.0).check()
     check_course(course, data)
     with made_folder(Path(folder)), locked(Path(folder)):

@@ -89,7 +89,7 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Latents:
-    """What the frozen front of a cut made of every sample, and of augmented views of those that are learned from."""
+    """Outputs of the frozen front of a cut, of every sample and of augmented views of those that are learned from."""
 
     plain: Array  # [samples, …]
     views: Array  # [views, samples that are learned from, …]

@@ -236,7 +236,7 @@ class BoardDevice(device.Device):
         device.check_code(self.graph, struct.unpack("<i", self._ask(b"z"))[0])
 
     def distance(self) -> float:
-        one_pass_of(self.graph)
+        device.one_pass_of(self.graph)
         return _loss(self._ask(b"d"))
 
     def audio_features(self, samples: Array) -> Array:

@@ -119,7 +119,7 @@ class HostDevice(device.Device):
         device.check_code(self.graph, self._function("solve")())
 
     def distance(self) -> float:
-        one_pass_of(self.graph)
+        device.one_pass_of(self.graph)
         distance = self._function("distance")
         distance.restype = ctypes.c_float
         return float(distance())
