@@ -115,16 +115,22 @@ def fit(
     """
     options = _check(model, data, replace(options or Options(), seed=seed), loss, analysis)
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
-    count = usual_epochs(len(data.train)) if epochs is None else epochs
-    shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
-    course = Course(count, 0.0, augment=augment or shown, seed=seed, test_every=count)  # tested once, at the end
+    course = _course(data, epochs, augment, seed, learning_rate)
     wish = Wish(
         most, target, course, options, analysis, where, workers, ray, contributions, effort, learning_rate, command
     )  # fmt: skip
-    replace(course, learning_rate=learning_rate or 0.0).check()
-    check_course(course, data)
     with made_folder(Path(folder)), locked(Path(folder)):
         return _Fit(model, data, Path(folder), wish, force, on_progress).run(more)
+
+
+def _course(data: Data, epochs: int | None, augment: Augment | None, seed: int, rate: float | None) -> Course:
+    """Return the passes over the data, whose rate is chosen later and which tests once, at the end."""
+    count = usual_epochs(len(data.train)) if epochs is None else epochs
+    shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
+    course = Course(count, 0.0, augment=augment or shown, seed=seed, test_every=count)
+    replace(course, learning_rate=rate or 0.0).check()
+    check_course(course, data)
+    return course
 
 
 def _check(model: Graph, data: Data, options: Options, loss: Loss | None, analysis: Analysis | None) -> Options:
