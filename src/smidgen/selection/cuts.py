@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 
 from smidgen.ir import Graph, Value
 from smidgen.ir.rewriting import prune
+from smidgen.ops.loss import Loss
+from smidgen.ops.losses import LOSSES
 from smidgen.training.head import ending_of, layers
 from smidgen.training.scheme import Scheme
 
@@ -28,10 +30,13 @@ class Back:
         return replace(whole, weights=weights, made_for=None)
 
 
-def back_of(graph: Graph, scheme: Scheme) -> Back:
-    """Cut a model as late as a scheme allows: before the first layer that learns, where a single int8 value passes."""
+def back_of(graph: Graph, scheme: Scheme, loss: Loss) -> Back:
+    """Cut a model as late as a scheme allows: before the first layer that learns, where a single int8 value passes.
+
+    A model is left whole where the loss compares its outputs with its input.
+    """
     numbered = layers(graph)
-    if graph.variables or len(graph.inputs) != 1:
+    if graph.variables or len(graph.inputs) != 1 or "nothing" in LOSSES[loss].accepts:
         return Back(graph, graph.image, 0)
     first = len(numbered) - scheme.biases
     stop = numbered[first] if scheme.biases else ending_of(graph).layer

@@ -312,7 +312,7 @@ def make_bench(
     on_progress: Callable[[int, int], None] = ignore,
 ) -> Bench:
     """Compute what frozen layers make of every sample, for runs of up to `steps` steps."""
-    backs = tuple(back_of(model, one.scheme) for one in candidates)
+    backs = tuple(back_of(model, one.scheme, options.loss) for one in candidates)
     values = tuple(dict.fromkeys(back.value for back in backs if back.value != model.image))
     epochs = max(1, math.ceil(steps / min(len(fold.train) for fold in folds)))
     learned = _numbered(folds)
