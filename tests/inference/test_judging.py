@@ -19,6 +19,7 @@ from smidgen.frontends import export_model
 from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, ReconstructionTested
 from smidgen.inference.evaluation import area_under_curve, count_confusion, judge_classes
 from smidgen.ir import Graph, evaluate
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.results.report.learned import draw_tested
 from tests.cli.test_cli import fail, invoke
 from tests.support.float_graphs import dequantized
@@ -260,7 +261,7 @@ def test_a_kept_head_learns_classes_in_its_own_order() -> None:
 
 
 def test_a_float_model_runs_in_numpy_and_says_so_where_c_is_asked_for() -> None:
-    model, data = dequantized(named_network()), shapes(2)
+    model, data = dequantized(named_network(), Preprocessing()), shapes(2)
     found = judged_classes(replace(model, classes=SHAPES), data)
     assert found.target == "reference"
     said = [int(evaluate(model, centre(image, pixel_encoding(model)))[0].argmax()) for image in data.test.images]

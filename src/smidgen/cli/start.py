@@ -15,7 +15,7 @@ import numpy as np
 
 from smidgen.callbacks import ignore
 from smidgen.cli import verbs
-from smidgen.cli.shared import read_both
+from smidgen.cli.shared import given_pixels, read_both
 from smidgen.cli.terminal import Progress, going_on, progress, show, warn
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
 from smidgen.data.layouts.cifar import read_sample
@@ -48,14 +48,14 @@ def fit_(asked: verbs.Fit) -> None:
             f"{board.largest_budget:,} beside the stack; the budget is that, not {budget:,}"
         )
     graph, data = read_both(asked, asked.shape)
-    data.check_several()
     known = read_several(asked.contributions) if asked.contributions else None
     with going_on(lambda: _kept(asked)), progress() as bar:
         augment = None if asked.crop is None else Augment((asked.crop, 1.0))
         fitted = fit(
             graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs, augment=augment,
             seed=asked.seed, contributions=known, analysis=asked.analysis, effort=asked.effort, where=asked.machine,
-            command=asked.again(), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
+            preprocessing=given_pixels(asked, graph), command=asked.again(), force=asked.force,
+            on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
     for warning in (*fitted.choice.notes, *fitted.learned.warnings):
         warn(warning)

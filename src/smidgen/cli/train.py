@@ -11,7 +11,7 @@ from smidgen import learning
 from smidgen.cli import shared, verbs
 from smidgen.cli.one_pass import teach
 from smidgen.cli.options import AUTO, Learning
-from smidgen.cli.shared import check_file, check_int8
+from smidgen.cli.shared import check_file, check_int8, given_pixels
 from smidgen.cli.start import BOARD
 from smidgen.cli.terminal import Progress, going_on, progress, say, show, spinner, stopping_in_between, warn
 from smidgen.data import Augment, Data, examples, pixel_encoding
@@ -24,7 +24,7 @@ from smidgen.ir import Graph, LabelKind
 from smidgen.learning import Course, Learned, LearningProgress
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
-from smidgen.quantization import is_float, quantize_with
+from smidgen.quantization import is_float, quantize_with, settle_pixels
 from smidgen.results.profile import Profile, profile
 from smidgen.results.report import render
 from smidgen.results.report.training import TrainingRun, report_training
@@ -93,12 +93,14 @@ def _in_int8(asked: verbs.Train, graph: Graph, data: Data) -> Graph:
     """Return the model, quantized with the images to learn from where --quantize asks for it."""
     if not asked.quantized:
         check_int8(graph, asked.model, asked.source, ", or give --quantize to have it done with these images")
-        return graph
+    given = given_pixels(asked, graph)
     if not is_float(graph):
-        warn(f"{asked.model} is int8 already, and --quantize has nothing to do")
-        return graph
+        if asked.quantized:
+            warn(f"{asked.model} is int8 already, and --quantize has nothing to do")
+        pixels = settle_pixels(graph, data.train.images, given=given)
+        return replace(graph, preprocessing=pixels.preprocessing) if pixels else graph
     with progress() as bar:
-        result = quantize_with(data, graph, lambda at: bar.update(at.done, at.total, at.doing))
+        result = quantize_with(data, graph, lambda at: bar.update(at.done, at.total, at.doing), given)
     say("\n".join(filter(None, (str(result.report), str(result.pixels or "")))), err=True)
     return replace(result.graph, name=graph.name)
 

@@ -101,21 +101,24 @@ def load_images(source: str | Path, most: int, memory: int = MEMORY, label: str 
         return kind.read(evenly(learned or files, most), budget, SHORT_SIDE)
 
 
-def load_labelled(source: str | Path, most: int, memory: int = MEMORY, label: str | None = None) -> Given | None:
-    """Read at most `most` samples with their classes, evenly from those to test with; None if they have no classes.
+def load_labelled(source: str | Path, most: int, memory: int = MEMORY, label: str | None = None) -> Data | None:
+    """Read at most `most` samples of each part with their classes, evenly; None if they have no classes.
 
-    It reads what `load_data` reads. If there are no samples to test with, it takes those to learn from.
+    It reads what `load_data` reads. If there are no samples of one part, it takes those of the other.
     """
-    budget = Budget(memory, DataError)
+    name, budget = str(Path(source)), Budget(memory, DataError)
     with _opened(source, budget, label) as held:
         if isinstance(held, Given):
-            return held.labelled(most)
+            parts = tuple(part.spread(most) for part in held.divided() if len(part))
+            classes = () if held.train.targets else held.classes
+            return None if len(classes) < 2 else Data(name, classes, parts[0], parts[-1])
         kind = IMAGES if isinstance(held, Listing) else kind_of_files(held)
         listed = held if isinstance(held, Listing) else list_by_label(held, kind)
         if listed is None or len(listed.classes) < 2:
             return None
-        files, labels = zip(*evenly(listed.test or listed.train, most), strict=True)
-        return Given(listed.classes, Samples(kind.read(files, budget, SHORT_SIDE), labels))
+        chosen = [zip(*evenly(part, most), strict=True) for part in (listed.train, listed.test) if part]
+        parts = tuple(Samples(kind.read(files, budget, SHORT_SIDE), labels) for files, labels in chosen)
+        return Data(name, listed.classes, parts[0], parts[-1])
 
 
 def kind_of_files(tree: Tree) -> FileKind:

@@ -133,13 +133,6 @@ class Given:
         train, test = hold_out(self.train.labels)
         return self.train.at(train), self.train.at(test)
 
-    def labelled(self, most: int) -> Given | None:
-        """Return at most `most` samples to test with, or to learn from if there are no others; None without classes."""
-        if len(self.classes) < 2 or self.train.targets:
-            return None
-        train, test = self.divided()
-        return Given(self.classes, (test if len(test) else train).spread(most))
-
 
 def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Return names of classes in order: by value if all are numbers."""

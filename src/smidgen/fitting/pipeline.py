@@ -39,7 +39,7 @@ from smidgen.fitting.stages import (
 from smidgen.ir import Graph
 from smidgen.ir.text import FORMAT, fingerprint
 from smidgen.learning import Course
-from smidgen.quantization import is_float
+from smidgen.quantization import GivenPixels, is_float
 from smidgen.results.profile import Profile
 from smidgen.results.report import Section
 from smidgen.selection.analysis import usual_epochs
@@ -77,6 +77,7 @@ def fit(
     analysis: Analysis | None = None,
     effort: Effort = "normal",
     learning_rate: float | None = None,
+    preprocessing: GivenPixels = None,
     where: Where = "host",
     command: str = "",
     more: Callable[[], Section] | None = None,
@@ -95,8 +96,10 @@ def fit(
     leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was interrupted
     goes on. A folder that no fit made, and files that were changed since, are left alone unless `force` is given: then
     files of these names are overwritten. `command` appears in the report as the way to repeat the fit, and `more` makes
-    a section of the report after the other stages.
+    a section of the report after the other stages. `preprocessing` is how pixels become
+    numbers where the model does not say so and no trial is to show it.
     """
+    data.check_several()
     if analysis is not None:
         data.check_classes("an analysis judges what parts add")
     data = renumbered(data, model.classes)
@@ -105,7 +108,7 @@ def fit(
     shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
     course = Course(count, 0.0, augment=augment or shown, seed=seed)
     once = replace(course, test_every=count)  # test samples are looked at once, at the end
-    wish = Wish(most, target, once, analysis, where, contributions, effort, learning_rate, command)
+    wish = Wish(most, target, once, analysis, where, contributions, effort, learning_rate, preprocessing, command)
     wish.course.check()
     with made_folder(Path(folder)), locked(Path(folder)):
         return _Fit(model, data, Path(folder), wish, force, on_progress).run(more)
@@ -126,7 +129,7 @@ class _Fit:
 
     def run(self, more: Callable[[], Section] | None) -> Fitted:
         work, wish = self.work, self.wish
-        source = (work.source.name, self.source, self.data if is_float(work.source) else "")
+        source = (work.source.name, self.source, self.data if is_float(work.source) else "", wish.pixels)
         model = self._run("model", (MODEL,), source, ModelMade, work.make_model)
         known = work.known[1].to_json() if work.known else (wish.analysis, work.most, self._course, self.data)
         parts = self._from(MODEL, known)

@@ -21,7 +21,7 @@ from smidgen.learning import Course, LearningProgress, learn
 from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
-from smidgen.quantization import QuantizationProgress, is_float, quantize_with
+from smidgen.quantization import GivenPixels, QuantizationProgress, is_float, quantize_with, settle_pixels
 from smidgen.records import read_record, to_plain
 from smidgen.results.inspection import describe
 from smidgen.results.profile import Profile, profile, sample_instructions
@@ -64,6 +64,7 @@ class Wish:
     given: Contributions | None = None
     effort: Effort = "normal"
     rate: float | None = None  # of one sample; None: chosen with the candidate
+    pixels: GivenPixels = None
     command: str = ""  # that started the fit, for the report
 
 
@@ -135,11 +136,13 @@ class Stages:
             self.show(f"quantizing: {at.doing}", at.done, at.total)
 
         if is_float(graph):
-            result = quantize_with(self.data, graph, quantizing)
+            result = quantize_with(self.data, graph, quantizing, self.wish.pixels)
             graph, pixels = replace(result.graph, name=graph.name), result.pixels
+        elif pixels := settle_pixels(graph, self.data.train.images, given=self.wish.pixels):
+            graph = replace(graph, preprocessing=pixels.preprocessing)
         write_smg(graph, self.folder / MODEL)
         summary = describe(graph)
-        quantized = graph is not self.source
+        quantized = is_float(self.source)
         return ModelMade(graph.name, quantized, len(summary.layers), summary.macs, summary.parameters, pixels)
 
     def make_contributions(self) -> ContributionsMade:

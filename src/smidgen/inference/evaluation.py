@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -22,6 +22,8 @@ from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
 from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, class_count, names_of, real
 from smidgen.ir import Array, Graph
+from smidgen.quantization import GivenPixels, PixelChoice, labels_for, settle_pixels
+from smidgen.quantization.pixels import TRIED
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
@@ -68,6 +70,7 @@ class _Judged(ABC):
     data: str
     target: str
     samples: int
+    pixels: PixelChoice | None = field(default=None, kw_only=True)  # of a float32 model that is shown pictures
 
     @abstractmethod
     def _lines(self) -> tuple[str, ...]:
@@ -79,7 +82,7 @@ class _Judged(ABC):
 
     def __str__(self) -> str:
         first = f"{self.model} on {self.target}, {self.samples:,} samples of {self.data}"
-        return "\n".join((first, *filter(None, self._lines())))
+        return "\n".join((first, *filter(None, (self.pixels and str(self.pixels), *self._lines()))))
 
     def __rich__(self) -> Group:
         return Group(str(self), *self._tables())
@@ -225,6 +228,7 @@ def test(
     target: str | Target | None = None,
     images: int | None = None,
     audio: str | None = None,
+    preprocessing: GivenPixels = None,
     threads: int | None = None,
     on_progress: ProgressCallback = ignore,
 ) -> Tested:
@@ -233,8 +237,9 @@ def test(
     It runs where `predict` would. Classes are matched by name if the model and the data name the same ones, else by
     their order. Vectors are compared with the model's outputs, as yes and no if they hold only 0 and 1, maps with its
     cells. A model whose output has its input's shape is judged by how well it reconstructs samples, and by how well
-    that distinguishes two classes. `audio` defines how audio becomes the input if the model does not. The result is the
-    same for any number of `threads`, by default one per core.
+    that distinguishes two classes. `audio` defines how audio becomes the input if the model does not, `preprocessing`
+    how pixels do; for a float32 model that does not say it, the training samples may show it, as for `quantize`. The
+    result is the same for any number of `threads`, by default one per core.
     """
     if images is not None and images < 1:
         raise InputError(f"a model cannot be tested on {images} samples; give 1 or more")
@@ -244,24 +249,14 @@ def test(
             "are no stream; test it on all"
         )
     samples = data.test if images is None else data.test.spread(images)
-    model = with_front_end(model, samples.images, audio)
+    model, where = with_front_end(model, samples.images, audio), meaning.where_to_run(model, target)
+    tried = data.train.spread(TRIED)
+    labelled = labels_for(model, data, tried)
+    passes = meaning.trial_passes(len(tried), threads, on_progress)
+    pixels = settle_pixels(model, tried.images, labelled, preprocessing, passes)
+    model = replace(model, preprocessing=pixels.preprocessing) if pixels else model
     count = threads_for(len(samples), FEWEST, threads)
-    run = _Test(model, data, samples, meaning.where_to_run(model, target), count, on_progress)
-    kind = meaning.kind_of(model)
-    if kind == "reconstruction" and data.label_kind in ("classes", "nothing"):
-        return run.reconstruction()
-    if data.label_kind == "vectors":
-        return run.numbers()
-    if data.label_kind == "maps" and kind == "cells":
-        return run.cells()
-    binary = kind == "numbers" and len(data.classes) == class_count(model)
-    if data.label_kind == "classes" and (kind == "classes" or binary):
-        return run.classes()
-    labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
-    raise InputError(
-        f"{data.name} has {labels[data.label_kind]} for each sample, the output of {model.name} is "
-        f"{list(model.scores.type.shape)}: they cannot be compared; give data of what the model was made for"
-    )
+    return replace(_Test(model, data, samples, where, count, on_progress).run(), pixels=pixels)
 
 
 @dataclass(frozen=True)
@@ -278,6 +273,24 @@ class _Test:
     @property
     def names(self) -> tuple[str, str, str]:
         return self.model.name, self.data.name, self.target if isinstance(self.target, str) else self.target.name
+
+    def run(self) -> Tested:
+        """Compare the model's output with the labels that the samples have."""
+        model, data, kind = self.model, self.data, meaning.kind_of(self.model)
+        if kind == "reconstruction" and data.label_kind in ("classes", "nothing"):
+            return self.reconstruction()
+        if data.label_kind == "vectors":
+            return self.numbers()
+        if data.label_kind == "maps" and kind == "cells":
+            return self.cells()
+        binary = kind == "numbers" and len(data.classes) == class_count(model)
+        if data.label_kind == "classes" and (kind == "classes" or binary):
+            return self.classes()
+        labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
+        raise InputError(
+            f"{data.name} has {labels[data.label_kind]} for each sample, the output of {model.name} is "
+            f"{list(model.scores.type.shape)}: they cannot be compared; give data of what the model was made for"
+        )
 
     def scores(self) -> Iterator[Array]:
         """Yield the model's scores for each sample in turn."""

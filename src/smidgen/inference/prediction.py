@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,10 +20,14 @@ from smidgen.data.images import centre_box
 from smidgen.data.inputs import as_input, kind_of
 from smidgen.data.load import Shown, open_samples
 from smidgen.data.pixels import PixelEncoding, pixel_encoding
+from smidgen.data.samples import evenly
 from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
 from smidgen.inference.scores import HALF, InferenceProgress, Kind, ProgressCallback, names_of, probabilities, real
 from smidgen.ir import Array, Graph
+from smidgen.quantization import GivenPixels, PixelChoice, settle_pixels
+from smidgen.quantization.batch import Passes
+from smidgen.quantization.pixels import TRIED, needs_trial
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
@@ -94,6 +98,7 @@ class Predictions:
     target: str
     kind: Kind
     predictions: tuple[Prediction, ...]
+    pixels: PixelChoice | None = None  # of a float32 model that is shown pictures
 
     def __str__(self) -> str:
         return "\n".join(f"{one.sample}: {one.text}" for one in self.predictions)
@@ -109,7 +114,7 @@ class Predictions:
         for one in self.predictions:
             ranked = [text for rank in one.classes for text in (rank.name, f"{rank.probability:.1%}")]
             table.add_row(one.sample, *(ranked if self.kind == "classes" else [one.text]))
-        return Group(f"{self.model} on {self.target}", "", table)
+        return Group(f"{self.model} on {self.target}", *([str(self.pixels)] if self.pixels else []), "", table)
 
 
 def predict(
@@ -121,6 +126,7 @@ def predict(
     numbers: bool = False,
     label: str | None = None,
     audio: str | None = None,
+    preprocessing: GivenPixels = None,
     memory: int = MEMORY,
     threads: int | None = None,
     on_progress: ProgressCallback = ignore,
@@ -130,8 +136,9 @@ def predict(
     The model runs in C on this machine, on a board by name, or in numpy ("reference"), the default for float32 models.
     The result has the `top` likeliest classes of each sample, with the names that the model carries; with `numbers`
     its plain outputs, for a model whose several outputs are not classes. `label` names columns of a table that are not
-    for the model, `audio` how audio becomes the input if the model does not define it. The result is the same for any
-    number of `threads`, by default one per core.
+    for the model, `audio` and `preprocessing` how audio and pixels become the input if the model does not define it; if
+    nothing does, of a float32 model the pictures themselves may show it, as for `quantize`. The result is the same for
+    any number of `threads`, by default one per core.
     """
     if top < 1:
         raise InputError(f"the {top} likeliest classes cannot be shown; ask for 1 or more")
@@ -144,7 +151,10 @@ def predict(
         given = nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
     made, waiting = list[Prediction](), deque[tuple[str, Array, Array]]()
     with given as found:
-        model = with_front_end(model, tuple(one.read() for one in found[:1]), audio)
+        first = tuple(one.read() for one in found[:1])
+        model = with_front_end(model, first, audio)
+        pixels = _settle(model, first, found, preprocessing, meaning.trial_passes(len(found), threads, on_progress))
+        model = replace(model, preprocessing=pixels.preprocessing) if pixels else model
         encoding, count = pixel_encoding(model), threads_for(len(found), FEWEST, threads)
 
         def read(sample: Shown) -> tuple[str, Array, Array]:
@@ -160,7 +170,16 @@ def predict(
             name, array, one = waiting.popleft()
             made.append(_prediction(model, name, kind, top, scores, array, one))
             on_progress(InferenceProgress(len(made), len(found)))
-    return Predictions(model.name, target if isinstance(target, str) else target.name, kind, tuple(made))
+    return Predictions(model.name, target if isinstance(target, str) else target.name, kind, tuple(made), pixels)
+
+
+def _settle(
+    model: Graph, first: tuple[Array, ...], found: Sequence[Shown], given: GivenPixels, passes: Passes
+) -> PixelChoice | None:
+    """Return how pixels become numbers; only where it takes trials are more samples than the first read for it."""
+    if first and kind_of(first[0], model.image.type) == "picture" and needs_trial(model, given):
+        first = tuple(one.read() for one in evenly(found, TRIED))
+    return settle_pixels(model, first, None, given, passes)
 
 
 def _prediction(

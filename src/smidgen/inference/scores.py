@@ -23,9 +23,9 @@ from smidgen.ops.lookup import Lookup
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
 from smidgen.pipeline import compile
-from smidgen.quantization.batch import run_batch
+from smidgen.quantization.batch import Passes, run_batch
 from smidgen.targets.device import Target, share_out
-from smidgen.threads import in_order
+from smidgen.threads import in_order, threads_for
 
 Kind = Literal["classes", "cells", "numbers", "reconstruction"]
 Ending = Literal["softmax", "sigmoid"]
@@ -37,10 +37,11 @@ BATCH = 16  # samples at once in numpy
 
 @dataclass(frozen=True)
 class InferenceProgress:
-    """Progress: samples done, of all."""
+    """Progress: samples done, of all, and what is done with them unless they are shown to the model."""
 
     done: int
     total: int
+    doing: str = ""
 
 
 ProgressCallback = Callable[[InferenceProgress], None]
@@ -58,6 +59,13 @@ def where_to_run(graph: Graph, target: str | Target | None) -> str | Target:
     except TargetError:
         return REFERENCE
     return "host"
+
+
+def trial_passes(count: int, threads: int | None, on_progress: ProgressCallback) -> Passes:
+    """Return passes over samples that show how pixels become numbers."""
+    return Passes(
+        lambda at: on_progress(InferenceProgress(at.done, at.total, at.doing)), threads_for(count, BATCH, threads)
+    )
 
 
 def scores_of(graph: Graph, inputs: Iterable[Array], target: str | Target, threads: int) -> Iterator[Array]:
