@@ -312,7 +312,7 @@ def test_bad_requests_are_answered_in_one_sentence(
     Path("empty").mkdir()
     Path("bad.png").write_bytes(b"not an image")
     Path("bad.zip").write_bytes(b"PK\x03\x04 not an archive")
-    images = np.zeros((6, 32, 32, 3), np.uint8)
+    images = np.arange(6, dtype=np.uint8).repeat(32 * 32 * 3).reshape(6, 32, 32, 3)
     np.save("rows.npy", images)
     np.savez("told.npz", x=images, y=np.zeros((6, 3), np.float32))
     said = fail(capsys, monkeypatch, *arguments)

@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen.cli import verbs
 from smidgen.cli.shared import check_file, given_pixels, load_model, memory_bytes, read_data, read_model
-from smidgen.cli.terminal import print_rich, progress, say, show, spinner
+from smidgen.cli.terminal import print_rich, progress, say, show, spinner, warn
 from smidgen.data import load_images, load_labelled
 from smidgen.data.audio import with_front_end
 from smidgen.data.files import parse_npy, read_whole, write_whole
@@ -101,6 +101,8 @@ def quantize_(asked: verbs.Quantize) -> None:
         images = load_images(asked.source, asked.images, most, asked.label)
         graph = with_front_end(graph, images, asked.audio)
         known = load_labelled(asked.source, TESTED, most, asked.label)
+    for note in known.notes if known else ():
+        warn(note)
     tried, labelled = (labels_for(graph, known, part) for part in (known.train, known.test)) if known else (None, None)
     with progress() as bar:
         result = quantize(

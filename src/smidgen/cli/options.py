@@ -200,7 +200,7 @@ class Shaped(Verb):
 
 
 class Pixelled(Verb):
-    """How pixels become the numbers that a float32 model takes; what is left out is the model's own, or found out."""
+    """The numbers that pixels become for a float32 model; what is left out is the model's own, or found out."""
 
     pixels: str | None = option(
         None,

@@ -51,8 +51,11 @@ def read_model(asked: Limited, model: str, learns: bool = False) -> Graph:
 
 
 def read_data(asked: DataReading, source: str) -> Data:
-    """Read data as a verb's options ask for."""
-    return load_data(source, memory_bytes(asked.memory), asked.short_side, asked.label)
+    """Read data as a verb's options ask for, and print the notes on them."""
+    data = load_data(source, memory_bytes(asked.memory), asked.short_side, asked.label)
+    for note in data.notes:
+        warn(note)
+    return data
 
 
 def read_both(asked: verbs.Analyze | verbs.Fit | verbs.Train, shapes: list[str] | None = None) -> tuple[Graph, Data]:

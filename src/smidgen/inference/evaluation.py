@@ -22,7 +22,7 @@ from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
 from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, class_count, names_of, real
 from smidgen.ir import Array, Graph
-from smidgen.quantization import GivenPixels, PixelChoice, labels_for, settle_pixels
+from smidgen.quantization import GivenPixels, PixelChoice, labels_for
 from smidgen.quantization.pixels import TRIED
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
@@ -82,7 +82,7 @@ class _Judged(ABC):
 
     def __str__(self) -> str:
         first = f"{self.model} on {self.target}, {self.samples:,} samples of {self.data}"
-        return "\n".join((first, *filter(None, (self.pixels and str(self.pixels), *self._lines()))))
+        return "\n".join((first, *filter(None, (str(self.pixels or ""), *self._lines()))))
 
     def __rich__(self) -> Group:
         return Group(str(self), *self._tables())
@@ -252,9 +252,7 @@ def test(
     model, where = with_front_end(model, samples.images, audio), meaning.where_to_run(model, target)
     tried = data.train.spread(TRIED)
     labelled = labels_for(model, data, tried)
-    passes = meaning.trial_passes(len(tried), threads, on_progress)
-    pixels = settle_pixels(model, tried.images, labelled, preprocessing, passes)
-    model = replace(model, preprocessing=pixels.preprocessing) if pixels else model
+    model, pixels = meaning.with_pixels(model, tried.images, labelled, preprocessing, threads, on_progress)
     count = threads_for(len(samples), FEWEST, threads)
     return replace(_Test(model, data, samples, where, count, on_progress).run(), pixels=pixels)
 

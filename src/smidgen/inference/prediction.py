@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,8 +25,7 @@ from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
 from smidgen.inference.scores import HALF, InferenceProgress, Kind, ProgressCallback, names_of, probabilities, real
 from smidgen.ir import Array, Graph
-from smidgen.quantization import GivenPixels, PixelChoice, settle_pixels
-from smidgen.quantization.batch import Passes
+from smidgen.quantization import GivenPixels, PixelChoice
 from smidgen.quantization.pixels import TRIED, needs_trial
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
@@ -144,17 +143,11 @@ def predict(
         raise InputError(f"the {top} likeliest classes cannot be shown; ask for 1 or more")
     kind: Kind = "numbers" if numbers else meaning.kind_of(model)
     target = meaning.where_to_run(model, target)
-    if isinstance(samples, str | Path):
-        given: AbstractContextManager[tuple[Shown, ...]] = open_samples(samples, model.image.type, memory, label)
-    else:
-        arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
-        given = nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
     made, waiting = list[Prediction](), deque[tuple[str, Array, Array]]()
-    with given as found:
-        first = tuple(one.read() for one in found[:1])
-        model = with_front_end(model, first, audio)
-        pixels = _settle(model, first, found, preprocessing, meaning.trial_passes(len(found), threads, on_progress))
-        model = replace(model, preprocessing=pixels.preprocessing) if pixels else model
+    with _opened(samples, model, memory, label) as found:
+        some = tuple(one.read() for one in evenly(found, TRIED if needs_trial(model, preprocessing) else 1))
+        model = with_front_end(model, some, audio)
+        model, pixels = meaning.with_pixels(model, some, None, preprocessing, threads, on_progress)
         encoding, count = pixel_encoding(model), threads_for(len(found), FEWEST, threads)
 
         def read(sample: Shown) -> tuple[str, Array, Array]:
@@ -173,13 +166,13 @@ def predict(
     return Predictions(model.name, target if isinstance(target, str) else target.name, kind, tuple(made), pixels)
 
 
-def _settle(
-    model: Graph, first: tuple[Array, ...], found: Sequence[Shown], given: GivenPixels, passes: Passes
-) -> PixelChoice | None:
-    """Return how pixels become numbers; only where it takes trials are more samples than the first read for it."""
-    if first and kind_of(first[0], model.image.type) == "picture" and needs_trial(model, given):
-        first = tuple(one.read() for one in evenly(found, TRIED))
-    return settle_pixels(model, first, None, given, passes)
+def _opened(
+    samples: str | Path | Array | Sequence[Array], model: Graph, memory: int, label: str | None
+) -> AbstractContextManager[tuple[Shown, ...]]:
+    if isinstance(samples, str | Path):
+        return open_samples(samples, model.image.type, memory, label)
+    arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
+    return nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
 
 
 def _prediction(

@@ -6,7 +6,7 @@ everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from smidgen import codegen
+from smidgen.data import Samples
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Graph, Op, Type, Value, evaluate_step
 from smidgen.ir.rewriting import producers
@@ -23,6 +24,7 @@ from smidgen.ops.lookup import Lookup
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
 from smidgen.pipeline import compile
+from smidgen.quantization import GivenPixels, PixelChoice, settle_pixels
 from smidgen.quantization.batch import Passes, run_batch
 from smidgen.targets.device import Target, share_out
 from smidgen.threads import in_order, threads_for
@@ -61,11 +63,20 @@ def where_to_run(graph: Graph, target: str | Target | None) -> str | Target:
     return "host"
 
 
-def trial_passes(count: int, threads: int | None, on_progress: ProgressCallback) -> Passes:
-    """Return passes over samples that show how pixels become numbers."""
-    return Passes(
-        lambda at: on_progress(InferenceProgress(at.done, at.total, at.doing)), threads_for(count, BATCH, threads)
+def with_pixels(
+    graph: Graph,
+    images: Sequence[Array],
+    labelled: Samples | None,
+    given: GivenPixels,
+    threads: int | None,
+    on_progress: ProgressCallback,
+) -> tuple[Graph, PixelChoice | None]:
+    """Return the graph as pictures enter it, and how that was found; None where nothing had to be."""
+    passes = Passes(
+        lambda at: on_progress(InferenceProgress(at.done, at.total, at.doing)), threads_for(len(images), BATCH, threads)
     )
+    pixels = settle_pixels(graph, images, labelled, given, passes)
+    return (replace(graph, preprocessing=pixels.preprocessing) if pixels else graph), pixels
 
 
 def scores_of(graph: Graph, inputs: Iterable[Array], target: str | Target, threads: int) -> Iterator[Array]:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 from smidgen.data import centre, pixel_encoding
-from smidgen.data.inputs import kind_of
+from smidgen.data.inputs import kind_of, takes_images
 from smidgen.data.samples import Data, DataError, Samples, match_classes
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
@@ -117,8 +117,9 @@ def settle_pixels(
 
 
 def needs_trial(graph: Graph, given: GivenPixels = None) -> bool:
-    """Return whether only a trial can show how pixels enter a graph: it is float32, and nothing says so."""
-    return graph.image.type.dtype == "float32" and known_pixels(graph, given) is None
+    """Return whether only a trial can show how pictures enter a graph: it is float32, and nothing says so."""
+    takes = graph.image.type.dtype == "float32" and takes_images(graph.image.type.shape)
+    return takes and not isinstance(graph.preprocessing, LogMel) and known_pixels(graph, given) is None
 
 
 def known_pixels(graph: Graph, given: GivenPixels = None) -> PixelChoice | None:

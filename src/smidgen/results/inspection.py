@@ -79,10 +79,12 @@ class Summary:
         for layer in self.layers:
             table.add_row(*_row(layer))
         ends = [f"{what} {_tensor_text(t)}" for what, ts in (("in", self.inputs), ("out", self.outputs)) for t in ts]
-        if self.preprocessing is not None:
+        if self.pixels is not None:
+            ends.append(f"images: {self.pixels.preprocessing}; {self.pixels}")
+        elif self.preprocessing is not None:
             ends.append(f"{'sound' if isinstance(self.preprocessing, LogMel) else 'images'}: {self.preprocessing}")
         elif self.inputs[0].dtype == "float32" and takes_images(self.inputs[0].shape):
-            ends.append(f"images: {self.pixels or UNKNOWN}")
+            ends.append(f"images: {UNKNOWN}")
         if self.classes:
             ends.append(f"{len(self.classes)} classes: {listed(self.classes)}")
         largest = f"largest activation {self.largest_activation_bytes:,} bytes"
@@ -102,7 +104,7 @@ def describe(graph: Graph, given: GivenPixels = None) -> Summary:
     return Summary(
         name=graph.name,
         arithmetic=" and ".join(sorted({layer.dtype for layer in layers}, reverse=True)) or "nothing",
-        preprocessing=pixels.preprocessing if pixels else graph.preprocessing,
+        preprocessing=graph.preprocessing,
         pixels=pixels,
         classes=graph.classes,
         inputs=tuple(_tensor(value) for value in graph.inputs),
