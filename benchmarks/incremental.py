@@ -40,7 +40,7 @@ from experiments.incremental_page import (
 from experiments.paper.sources import DataSets, network_of, some_classes
 
 RESULTS = Path(__file__).parent / "results" / "incremental.jsonl"
-NETWORK, SCHEME = "mcunet-5fps", "99kb"
+NETWORK = "mcunet-5fps"
 FLOWERS = (45, 50, 72, 73, 76, 77, 80, 87, 88, 93)  # those with the most photographs to test with: 117 to 238
 
 
@@ -49,29 +49,29 @@ def load(sets: DataSets, name: str) -> Data:
 
 
 def measure(kept: Appended[Stream, Followed], wanted: Sequence[Stream], sets: DataSets) -> None:
-    """Run the streams that are missing, in their order."""
-    parts, say = cut(network_of(NETWORK), SCHEME), partial(print, file=sys.stderr, flush=True)
-    missing = kept.missing(wanted)
-    with sm.compile(parts.front).start() as device:
-        data = {name: load(sets, name) for name in dict.fromkeys(stream.data for stream in missing)}
-        latents = {name: Latents(one, parts.front, device) for name, one in data.items()}
-        for number, stream in enumerate(missing, start=1):
-            begun = time.monotonic()
-            kept.add(stream, follow(stream, parts, data[stream.data], latents[stream.data], say))
-            say(f"{number} of {len(missing)} streams: {time.monotonic() - begun:.0f} s")
+    """Run the streams that are missing, those of one scheme after those of another."""
+    say, missing = partial(print, file=sys.stderr, flush=True), kept.missing(wanted)
+    for scheme in dict.fromkeys(stream.scheme for stream in missing):
+        some = [stream for stream in missing if stream.scheme == scheme]
+        parts = cut(network_of(NETWORK), scheme)
+        with sm.compile(parts.front).start() as device:
+            data = {name: load(sets, name) for name in dict.fromkeys(stream.data for stream in some)}
+            latents = {name: Latents(one, parts.front, device) for name, one in data.items()}
+            for number, stream in enumerate(some, start=1):
+                begun = time.monotonic()
+                kept.add(stream, follow(stream, parts, data[stream.data], latents[stream.data], say))
+                say(f"{number} of {len(some)} streams by {scheme}: {time.monotonic() - begun:.0f} s")
 
 
 def show(found: Sequence[Row]) -> None:
     console = Console(width=None if Console().is_terminal else 150)
-    latent = cut(network_of(NETWORK), SCHEME).latent_bytes
     for data in SETS:
         names = (*(f"after {count}" for count in SHOWN), "average", "forgotten", "steps", "seeds")
-        table = Table("kept examples", "head", "flash", *names, title=f"{NAMES[data]}: top-1 %")
+        table = Table("kept examples", "flash", *names, title=f"{NAMES[data]}: top-1 %")
         for one in (one for one in found if one.data == data):
             cells = [shown(one.accuracies[count - FIRST], one.spreads[count - FIRST]) for count in SHOWN]
             cells += [shown(one.average, one.average_spread), f"{one.forgotten:.1f}", f"{one.steps:,}", str(one.seeds)]
-            flash = "—" if one.memory is None else f"{one.memory * latent:,}"
-            table.add_row(one.name, one.head, flash, *cells)
+            table.add_row(one.name, one.flash, *cells)
         console.print(table)
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     if given.picture:
         given.picture.write_text(page_of("Class by class", str(__doc__).splitlines()[0], [picture(found)]))
     if given.markdown:
-        print(markdown(found, cut(network_of(NETWORK), SCHEME).latent_bytes))
+        print(markdown(found))
     else:
         report(found, show, given.json)
 

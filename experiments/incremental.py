@@ -33,7 +33,7 @@ from smidgen.training.scheme import Scheme, load_scheme, resolve
 
 FIRST = 2  # classes that arrive together, before the others
 BATCH = 256  # samples of the step that rates are given for
-HeadGrowth = Literal["whole", "extended"]
+HeadGrowth = Literal["whole", "extended", "one pass"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Stream:
     passes: int
     rate: float  # of a batch of 256
     scheme: str = "99kb"
-    head: HeadGrowth = "whole"  # a row for each class from the start, or a row more where a class arrives
+    head: HeadGrowth = "whole"  # all rows from the start; one more where a class arrives; or made of sums
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,13 @@ class Cut:
 
 
 def cut(model: Graph, scheme: str) -> Cut:
-    """Before the first layer that learns, where a single value is handed on and that is the smallest."""
+    """Before the first layer that learns, where a single value is handed on and that is the smallest.
+
+    Of a head alone one layer is left before it, too.
+    """
     whole = load_scheme(scheme, model)
     learns = {layer.node.out for layer in resolve(whole, model, 0)}
-    first = next(place for place, node in enumerate(model.nodes) if node.out in learns)
+    first = next((place for place, node in enumerate(model.nodes) if node.out in learns), len(model.nodes) - 2)
     handed = {place: _handed_on(model, place) for place in range(1, first + 1)}
     place = min((p for p, values in handed.items() if len(values) == 1), key=lambda p: handed[p][0].type.bytes)
     (latent,), rest = handed[place], model.nodes[place:]
@@ -178,7 +181,10 @@ class Learner:
         """Make a program and start it, in place of the one before."""
         images = examples(arrived.train, pixel_encoding(model))
         self.close()
-        self.program = sm.compile(model, self.parts.scheme, options=options, images=images, class_names=names)
+        self.program = sm.compile(
+            model, self.parts.scheme, options=options, images=images, class_names=names,
+            one_pass=self.stream.head == "one pass",
+        )  # fmt: skip
         self.device = self.program.start()
         return self.device
 
@@ -199,7 +205,29 @@ class Extending(Learner):
         return self.begin(grown.model, arrived, Options(seed=seed), grown.model.classes)
 
 
-LEARNERS: Mapping[HeadGrowth, type[Learner]] = {"whole": Learner, "extended": Extending}
+class OnePass(Learner):
+    """A program that observes what arrives and makes its head of all sums, where steps begin again each time.
+
+    Steps of layers end the sums on a device; here they are put back for the next class, as if flash had kept them.
+    """
+
+    def __init__(self, stream: Stream, parts: Cut, classes: int) -> None:
+        super().__init__(stream, parts, classes)
+        self._kept: Mapping[str, Array] = {}
+        self._seen = 0  # classes
+
+    def meet(self, arrived: Data) -> Device:
+        device = super().meet(arrived)
+        if self._kept:
+            device.restore(self._kept)
+        for latent, label in zip(arrived.train.images, arrived.train.labels, strict=True):
+            device.observe(latent[None], self._seen + label)
+        device.solve()
+        self._kept, self._seen = device.state(), self._seen + len(arrived.classes)
+        return device
+
+
+LEARNERS: Mapping[HeadGrowth, type[Learner]] = {"whole": Learner, "extended": Extending, "one pass": OnePass}
 
 
 def order_of(stream: Stream, data: Data) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.learning import learn, read_checkpoint
 from smidgen.ops import Mean
 from smidgen.targets.host import Host
-from smidgen.training.options import choose_loss, outputs_for
+from smidgen.training.options import choose_loss, options_on
 from tests.cli.test_cli import fail, invoke
 from tests.support.loss_tasks import Int8Net, Task, cells, pictures, position, several, spectra, yes_or_no
 
@@ -112,7 +112,7 @@ def test_what_is_known_of_samples_says_the_loss_and_the_outputs(
     task = make()
     graph = model() if model else task.model
     assert choose_loss(graph, task.data) == loss
-    assert outputs_for(graph, task.data, choose_loss(graph, task.data)) == outputs
+    assert options_on(graph, task.data, sm.Options()).classes == outputs
 
 
 def far() -> Task:

@@ -208,5 +208,5 @@ def test_a_fit_that_fails_at_once_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         fit(small_network(), draw_shapes(12, 6), tmp_path / "deep" / "out", on_progress=fails)
     with pytest.raises(QuantizationError):
-        fit(dequantized(small_network()), draw_shapes(1, 1), tmp_path / "deep" / "out", epochs=1)
+        fit(dequantized(small_network()), draw_shapes(12, 6), tmp_path / "deep" / "out", epochs=1)
     assert os.listdir(tmp_path) == []

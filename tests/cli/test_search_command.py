@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import smidgen as sm
 from smidgen import cli
+from smidgen.cli import train
 from smidgen.frontends.native import write_smg
+from smidgen.records import read_record
 from smidgen.selection import estimates
+from smidgen.selection.choice import Choice
 from smidgen.selection.contributions import write_contributions
+from smidgen.selection.judging import Run, Scores
+from smidgen.selection.ladder import climb
 from smidgen.training.scheme import Scheme, SchemeError
 from tests.cli.test_cli import fail, invoke
 from tests.support.contributions import measured
+from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
 
 
@@ -89,9 +97,12 @@ def test_the_curve_is_one_call_and_one_file(folder: Path) -> None:
 
 
 def test_a_budget_and_no_scheme_is_enough_where_contributions_ship(folder: Path, shipped_small: None) -> None:
-    made = invoke("compile", "small.smg", "--classes", "4", "--budget", "16KB", "--target", "cortex-m7", "-o", "out",
-                  "--json")  # fmt: skip
-    compiled = json.loads(made)
+    given = ("--classes", "4", "--budget", "16KB", "--target", "cortex-m7", "-o", "out", "--json")
+    made = CliRunner().invoke(cli.app, ("compile", "small.smg", *given), catch_exceptions=False)
+    said, where = " ".join(made.stderr.split()), measured(small_network(), 1).conditions.data
+    assert f"what learns is a guess: what each part adds was measured on {where}, not on your samples" in said
+    assert "smidgen fit small --data DATA tries it" in said
+    compiled = json.loads(made.stdout)
     assert compiled["state_bytes"] > 0
     assert compiled["peak_bytes"] + compiled["state_bytes"] <= 16 * 1024
     graph = small_network()
@@ -173,8 +184,6 @@ def test_a_network_nobody_measured_is_told_to_be_analyzed(
     assert "run smidgen analyze mbv2-w0.5 --data DATA" in said
     said = fail(capsys, monkeypatch, "profile", "small.smg", "--classes", "4")
     assert "give --scheme, or --budget to have one chosen" in said
-    said = fail(capsys, monkeypatch, "train", "small.smg", "--data", "cifar10", "-o", "out")
-    assert "no scheme is given; give --scheme, or --budget to have one chosen" in said
 
 
 @pytest.mark.parametrize("bits", [None, 8, 10, 12])
@@ -191,3 +200,68 @@ def test_a_scheme_file_with_other_bits_is_refused(bits: object) -> None:
     text = json.dumps({"name": "s", "biases": 1, "weights": {}, "channels": "largest", "weight_bits": bits})
     with pytest.raises(SchemeError, match="give 8, 10 or 12"):
         Scheme.from_json(text)
+
+
+LEARN = ("train", "small.smg", "--data", "shapes.npz", "--budget", "24KB", "--effort", "quick", "--epochs", "2")
+
+
+@pytest.fixture
+def shapes(shipped_small: None) -> None:
+    data = draw_shapes(12, 3)
+    train, test = data.train, data.test
+    np.savez("shapes.npz", x=train.images, y=train.labels, x_test=test.images, y_test=test.labels)
+
+
+def test_train_without_a_scheme_judges_candidates_and_learns_as_with_the_one_it_keeps(shapes: None) -> None:
+    found = json.loads(invoke(*LEARN, "-o", "out", "--json"))
+    choice = read_record(Choice, Path("out/small.choice.json"))
+    assert not Path("out/small.choice.json.part").exists()
+    assert len(choice.rows) > 3
+    assert found["choice"]["rows"][choice.chosen]["name"] == choice.candidate.name
+    assert found["learning_rate"] == choice.learning_rate
+    assert choice.candidate.name in Path("out/small.html").read_text()
+    Path("scheme.json").write_text(choice.candidate.scheme.to_json())
+    once = ("--one-pass",) if choice.candidate.start == "one pass" else ()
+    same = ("train", *LEARN[1:4], "--epochs", "2", "--scheme", "scheme.json", *once)
+    invoke(*same, "--lr", repr(choice.learning_rate), "-o", "same")
+    assert Path("out/small.smg").read_bytes() == Path("same/small.smg").read_bytes()
+
+
+@pytest.mark.slow
+def test_train_without_a_scheme_goes_on_with_what_it_had_chosen(shapes: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    invoke(*LEARN[:-1], "1", "-o", "out")
+    monkeypatch.setattr("smidgen.cli.train.climb", None)  # nothing is judged again
+    found = json.loads(invoke(*LEARN, "-o", "out", "--resume", "out/small.ckpt", "--json"))
+    assert found["choice"]["candidate"] == json.loads(Path("out/small.choice.json").read_text())["candidate"]
+    assert len(found["epochs"]) == 2
+
+
+@pytest.mark.slow
+def test_an_interrupted_choice_says_how_it_goes_on_and_takes_the_trials_that_are_done(
+    shapes: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, taken = Run(0, 0.1, 64, 0), list[Run]()
+
+    def stop(*_: object, on_run: Callable[[Run, Scores], None], **__: object) -> None:
+        on_run(done, (1.0,))
+        raise KeyboardInterrupt
+
+    def go_on(*given: Any, known: dict[Run, Scores], **more: Any) -> Choice:
+        taken.extend(known)
+        return climb(*given, **more)
+
+    monkeypatch.setattr(train, "climb", stop)
+    shown = CliRunner().invoke(cli.app, [*LEARN, "-o", "out"])
+    assert "go on with smidgen train small.smg" in " ".join(shown.stderr.split())
+    assert Path("out/small.choice.json.part").exists()
+    monkeypatch.setattr(train, "climb", go_on)
+    invoke(*LEARN, "-o", "out")
+    assert taken == [done]
+
+
+@pytest.mark.slow
+def test_train_in_one_pass_within_a_budget_offers_candidates_behind_one_pass_alone(shapes: None) -> None:
+    found = json.loads(invoke(*LEARN, "--one-pass", "-o", "out", "--json"))
+    choice = read_record(Choice, Path("out/small.choice.json"))
+    assert all("one pass" in row.name for row in choice.rows)
+    assert ("sums" in str(found)) == (not choice.candidate.steps)

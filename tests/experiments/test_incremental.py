@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,8 +13,21 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from experiments.appended import Appended, AppendedError
-from experiments.incremental import Cut, Followed, Latents, Memory, Stream, arrivals, cut, follow, lessons
-from experiments.incremental_page import MEMORIES, SEEDS, SETS, markdown, picture, rows, streams
+from experiments.incremental import (
+    Cut,
+    Followed,
+    HeadGrowth,
+    Latents,
+    Memory,
+    Stream,
+    arrivals,
+    chosen_images,
+    cut,
+    follow,
+    lessons,
+    order_of,
+)
+from experiments.incremental_page import LATENTS, MEMORIES, SEEDS, SETS, markdown, picture, rows, streams
 from experiments.paper.sources import network_of
 from experiments.skipping import Skipped, SkippingRun, StepCost, run
 from experiments.skipping_page import BELOW, COURSES, trials
@@ -23,6 +37,7 @@ from smidgen.data import Data, as_input, pixel_encoding
 from smidgen.results.svg import svg
 from smidgen.targets.host import Host
 from smidgen.training import Options
+from smidgen.training.head import ending_of
 from tests.support.house import TOP
 from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
@@ -106,11 +121,10 @@ def test_a_latent_teaches_the_bytes_that_its_image_teaches(host: Host) -> None:
         }
 
 
-@pytest.mark.parametrize("head", ["whole", "extended"])
-def test_a_stream_is_followed_class_by_class_and_the_same_again(host: Host, head: str) -> None:
-    assert head in ("whole", "extended")
+@pytest.mark.parametrize("head", get_args(HeadGrowth))
+def test_a_stream_is_followed_class_by_class_and_the_same_again(host: Host, head: HeadGrowth) -> None:
     data, parts = draw_shapes(12, 4), cut(small_network(), "last:3")
-    stream = Stream("shapes", 8, 0, 6, 2, 2.0, scheme="last:3", head="whole" if head == "whole" else "extended")
+    stream = Stream("shapes", 8, 0, 6, 2, 2.0, scheme="last:3", head=head)
     said: list[str] = []
     found = follow(stream, parts, data, latents_of(parts, data, host), said.append)
     assert [len(right) for right in found.right] == [2, 3, 4]
@@ -119,6 +133,22 @@ def test_a_stream_is_followed_class_by_class_and_the_same_again(host: Host, head
     assert len(said) == 3
     again = follow(stream, parts, data, latents_of(parts, data, host), said.append)
     assert again == found
+
+
+def test_classes_observed_one_by_one_end_as_all_at_once(host: Host) -> None:
+    data, parts = draw_shapes(12, 4), cut(small_network(), "last:3")
+    stream, latents = Stream("shapes", 0, 0, 6, 0, 0.0, "last:3", "one pass"), latents_of(parts, data, host)
+    found = follow(stream, parts, data, latents, list[str]().append)
+    program = sm.compile(parts.tail, parts.scheme, host, options=Options(4), one_pass=True)
+    order = order_of(stream, data)
+    with program.start() as device:
+        for label in range(4):
+            for place in chosen_images(stream, data.train, label):
+                device.observe(latents.train(place), order.index(label))
+        device.solve()
+        guesses = [(device.predict(latents.test(i)), order.index(label)) for i, label in enumerate(data.test.labels)]
+    assert found.steps == 0
+    assert found.right[-1] == tuple(sum(a == b == number for a, b in guesses) for number in range(4))
 
 
 def test_figures_of_a_stream_are_their_formulas() -> None:
@@ -149,8 +179,10 @@ def test_results_go_on_where_they_were_cut_short(tmp_path: Path) -> None:
 def test_the_page_of_streams_tells_what_was_measured() -> None:
     wanted = streams(SETS, SEEDS)
     kept = Appended(RESULTS / "incremental.jsonl", Stream, Followed)
-    assert not [stream for stream in kept.missing(wanted) if stream.head == "whole"]
-    table = markdown(rows(kept.found, wanted), cut(network_of("mcunet-5fps"), "99kb").latent_bytes)
+    assert not [stream for stream in kept.missing(wanted) if stream.head != "extended"]
+    table, model = markdown(rows(kept.found, wanted)), network_of("mcunet-5fps")
+    latents = {scheme: cut(model, scheme).latent_bytes for scheme in LATENTS if scheme != "head"}
+    assert {**latents, "head": ending_of(model).features.type.bytes} == LATENTS
     assert table.strip() in (TOP / "docs" / "results" / "incremental.md").read_text()
 
 

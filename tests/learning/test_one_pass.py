@@ -50,6 +50,20 @@ def test_one_pass_alone_makes_the_head_that_its_sums_give(host: Host, tmp_path: 
     assert with_head(model, kept) == model
 
 
+def test_of_more_samples_than_sums_hold_one_pass_takes_an_even_spread_and_says_so(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = taught(host)
+    monkeypatch.setattr("smidgen.learning.run.MOST_SAMPLES", 6)
+    learned = taught(host)
+    assert every.sums is not None
+    assert learned.sums is not None
+    assert (learned.sums.sums.samples, every.sums.sums.samples) == (6, 12)
+    assert learned.warnings == ("one pass saw 6 of 12 samples, spread evenly: sums hold no more",)
+    assert every.warnings == ()
+    assert taught(host, "head", Course(1, 0.1)).warnings[-1:] == learned.warnings
+
+
 def test_files_of_two_parts_merge_to_that_of_the_whole(host: Host, tmp_path: Path) -> None:
     learned = taught(host)
     assert learned.sums is not None

@@ -23,7 +23,8 @@ from smidgen.learning import Course
 from smidgen.selection import AnalysisProgress, ContributionsError, analysis, launchers
 from smidgen.selection.analysis import journal_path
 from smidgen.selection.contributions import read_contributions
-from smidgen.selection.launchers import DIVERGED, OnDevice, OnHost, OnRay, Setup
+from smidgen.selection.launchers import OnDevice, OnHost, OnRay
+from smidgen.selection.outcomes import DIVERGED, Setup
 from smidgen.selection.trials import Trial, agenda
 from smidgen.selection.workers import share_out
 from tests.support.analyses import (
@@ -332,7 +333,7 @@ def test_a_machine_without_ray_is_told_what_to_install(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"target": "tpu"}, "tpu cannot run an analysis"), ({"workers": 0}, "0 workers"), ({"seeds": 0}, "0 seeds"),
+    [({"target": "tpu"}, "tpu cannot run trials"), ({"workers": 0}, "0 workers"), ({"seeds": 0}, "0 seeds"),
      ({"epochs": 0}, "0 epochs"), ({"reach": 99}, "has 8; give 1 to 8"), ({"limit": 3}, "cannot show 4 classes"),
      ({"learning_rate": -1.0}, "rate of -1"), ({"most": "soon"}, "soon"),
      ({"most": 20}, "nothing to try within 20 bytes")],

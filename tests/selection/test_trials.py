@@ -20,11 +20,13 @@ from smidgen import cli
 from smidgen.data import Data, DataError
 from smidgen.data.samples import Samples
 from smidgen.frontends.native import write_smg
+from smidgen.learning import Course
 from smidgen.results.choices import summarize
 from smidgen.selection import Contributions, analysis
 from smidgen.selection.analysis import QUICK_STEPS
 from smidgen.selection.contributions import BiasDepth, Conditions, LayerShare, layer_names, read_contributions
-from smidgen.selection.launchers import FLEET, fleets
+from smidgen.selection.launchers import FLEET
+from smidgen.selection.outcomes import Setup
 from smidgen.selection.trials import FEWEST, SHARES, Agenda, Kind, Trial, agenda, hold_back, kind_of, limit_samples
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, analytic_memory, resolve
@@ -182,7 +184,7 @@ def test_a_quick_analysis_is_bounded_in_steps_and_says_what_it_leaves_out(
 @settings(max_examples=examples(50))
 def test_fleets_hold_every_trial_once_and_learn_from_about_the_same_layer_on(drawn: list[tuple[int, int]]) -> None:
     trials = [Trial(Scheme("some", biases), 12, seed) for biases, seed in drawn]
-    grouped = fleets(mcunet, trials)
+    grouped = Setup(mcunet, data(), Course(1, 0.1)).fleets(trials)
     assert sorted(t for fleet in grouped for t in map(trials.index, fleet)) == list(range(len(trials)))
     assert max(map(len, grouped)) <= FLEET
     depths = [[trial.scheme.biases for trial in fleet] for fleet in grouped]

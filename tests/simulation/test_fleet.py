@@ -101,6 +101,26 @@ def test_devices_of_other_schemes_rules_and_seeds_equal_numpy_in_lockstep(networ
     check_lockstep(graph, device_graphs(graph))
 
 
+@pytest.mark.parametrize("network", [inverted_residual, branches, pools_and_moves, gates])
+def test_devices_with_samples_of_their_own_equal_numpy_in_lockstep(network: Callable[[int], Graph]) -> None:
+    graph = network(3)
+    graphs, given = device_graphs(graph)[::2], samples(graph, STEPS)
+    fleet, states = Simulation(graphs, own_samples=True), [g.state for g in graphs]
+    rates = np.array([0.003 * (1 + d % 4) for d in range(len(graphs))], np.float32)
+    for step in range(STEPS):
+        own = [given[(step + d) % STEPS] for d in range(len(graphs))]  # each in an order of its own
+        images, labels = np.stack([image for image, _ in own], axis=1), np.array([[label for _, label in own]])
+        shown = fleet.front(torch.from_numpy(images))
+        losses = fleet.train(shown, torch.from_numpy(labels), torch.from_numpy(rates[None]))[0].numpy()
+        for d, ((image, label), graph) in enumerate(zip(own, graphs, strict=True)):
+            arrays = (image, np.array([label], np.int32), rates[d : d + 1])
+            (loss, logits), states[d] = evaluate_step(graph, states[d], *arrays)
+            assert loss[0] == losses[d], f"device {d}"
+            assert np.array_equal(logits[0], fleet.logits[d].numpy()), f"device {d}"
+    for d, graph in enumerate(graphs):
+        assert differing(graph, fleet.state(d), {v.name: a for v, a in states[d].items()}) == [], f"device {d}"
+
+
 def test_a_step_is_computed_for_the_devices_that_take_it_alone() -> None:
     graph = inverted_residual(3)
     count = len(layers(graph))

@@ -9,10 +9,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from smidgen.callbacks import ignore
 from smidgen.data import Data
 from smidgen.ir import Graph
 from smidgen.selection import AnalysisProgress, Contributions, analyze
-from smidgen.selection.launchers import Outcome, Setup, ignore
+from smidgen.selection.outcomes import Outcome, Setup
 from smidgen.selection.trials import Trial
 from tests.support.networks import inverted_residual
 from tests.support.shapes import draw_shapes

@@ -10,7 +10,7 @@ from pathlib import Path
 from smidgen import link
 from smidgen.cli import verbs
 from smidgen.cli.options import AUTO, Verb
-from smidgen.cli.shared import check_file, memory_bytes, options_for, parse_rate, read_data, read_model
+from smidgen.cli.shared import check_file, memory_bytes, options_for, parse_rate, read_data, read_model, with_audio
 from smidgen.cli.terminal import going_on, progress, say, show, spinner, stopping_in_between, warn
 from smidgen.cli.train import ordered, show_learning, try_rates
 from smidgen.data import Data, as_input, pixel_encoding
@@ -243,7 +243,7 @@ def monitor_(asked: verbs.BoardMonitor) -> None:
 def _program(asked: verbs.BoardProgram, port: verbs.Port) -> Program:
     """Compile the program that a board runs, from the same model and options."""
     options = options_for(asked, asked.model, asked.scheme or ("head" if asked.one_pass else None), None)
-    graph = read_model(asked, asked.model, learns=options is not None)
+    graph = with_audio(asked, read_model(asked, asked.model, learns=options is not None))
     with spinner(f"compiling {graph.name}"):
         target = link.fitting_target(port.name, port.project)
         return compile(

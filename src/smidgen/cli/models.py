@@ -17,25 +17,24 @@ from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.inference import predict, test
 from smidgen.ir import Array, Graph, check_inputs, evaluate
-from smidgen.pipeline import compile, with_classes
+from smidgen.pipeline import compile
 from smidgen.quantization import Recipe, labels_for, quantize
 from smidgen.results.inspection import describe
 from smidgen.results.report.learned import draw_tested
 from smidgen.results.summaries import QuantizedFile, RunSummary, WrittenModel, largest
 
-LARGEST_NAMES = 2**22  # bytes of a file of names
 TESTED = 256  # labelled samples at most
 
 
 def info_(asked: verbs.Info) -> None:
-    graph = load_model(asked, asked.model, asked.shape)
+    graph = load_model(asked, asked.model)
     show(describe(graph, given_pixels(asked, graph)), asked.as_json)
 
 
 def run_(asked: verbs.Run) -> None:
     for path in asked.outputs or ():
         check_file(path, asked.force)
-    graph = load_model(asked, asked.model, asked.shape)
+    graph = load_model(asked, asked.model)
     files: list[Path] | list[None] = asked.outputs or [None] * len(graph.outputs)
     most = memory_bytes(asked.memory)
     arrays = tuple(parse_npy(read_whole(path, most), str(path)) for path in asked.inputs)
@@ -67,26 +66,13 @@ def import_(asked: verbs.Import) -> None:
     check_writable(asked.output, asked.plain)
     check_file(asked.output, asked.force)
     with spinner(f"importing {asked.source}"):
-        graph = load_model(asked, asked.source, asked.shape)
-        if asked.classes is not None:
-            graph = with_classes(graph, _names(asked.classes))
+        graph = load_model(asked, asked.source)
         export_model(graph, asked.output, asked.plain)
     size, summary = asked.output.stat().st_size, describe(graph)
     result = WrittenModel(
         graph.name, str(asked.output), size, len(summary.layers), summary.macs, summary.parameters, graph.notes
     )
     show(result, asked.as_json)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Return the names in a file, one a line, or in a list separated by commas."""
-    path = Path(text)
-    if "," in text or not path.is_file():
-        return tuple(name.strip() for name in text.split(","))
-    try:
-        return tuple(line.strip() for line in read_whole(path, LARGEST_NAMES).decode().splitlines() if line.strip())
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text; give a file with the name of a class on each line") from None
 
 
 def quantize_(asked: verbs.Quantize) -> None:
@@ -97,7 +83,7 @@ def quantize_(asked: verbs.Quantize) -> None:
     recipe = Recipe(asked.method, asked.percentile, asked.equalise, asked.correct).checked()
     with spinner(f"reading {asked.source}"):
         most = memory_bytes(asked.memory)
-        graph = load_model(asked, asked.model, asked.shape)
+        graph = load_model(asked, asked.model)
         images = load_images(asked.source, asked.images, most, asked.label)
         graph = with_front_end(graph, images, asked.audio)
         known = load_labelled(asked.source, TESTED, most, asked.label)

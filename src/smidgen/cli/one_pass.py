@@ -9,7 +9,7 @@ from pathlib import Path
 from smidgen import learning
 from smidgen.cli import verbs
 from smidgen.cli.shared import check_file, read_data
-from smidgen.cli.terminal import progress, show, spinner
+from smidgen.cli.terminal import progress, show, spinner, warn
 from smidgen.data import Data, as_input, pixel_encoding
 from smidgen.data.audio import with_front_end
 from smidgen.data.files import made_folder
@@ -36,6 +36,8 @@ def teach(asked: verbs.Train, graph: Graph, data: Data, options: Options, files:
     with made_folder(asked.output):
         write_taught(learned.model, learned.sums, files[0])
         export_model(learned.model, files[1])
+    for warning in learned.warnings:
+        warn(warning)
     accuracy = learned.last.accuracy
     show(_summary(learned.model, learned.sums, tuple(map(str, files)), accuracy), asked.as_json)
 

@@ -147,6 +147,8 @@ Crop = Annotated[
 ContributionFiles = Annotated[
     list[Path] | None, path_option(help="Contributions that smidgen analyze wrote; several files are averaged.")
 ]
+Workers = Annotated[int | None, typer.Option(help="Cores to use for trials. By default all.")]
+Ray = Annotated[str | None, typer.Option(help="Run trials on a Ray cluster: auto, or its address such as host:6379.")]
 Picture = Annotated[Path | None, path_option(help="Also draw the result in this HTML file.")]
 ModelFile = Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")]
 SampleLimit = Annotated[int | None, typer.Option(help="Test with at most this many samples, evenly spaced.")]
@@ -186,14 +188,9 @@ def _without(words: list[str], option: str) -> list[str]:
 
 
 class Limited(Verb):
-    """The memory that reading one file may take."""
+    """Reading a file: the memory it may take, and sizes of inputs that a model leaves open."""
 
     memory: str = option(MEMORY, "Most memory that the contents of one file may take, such as 4GB.")
-
-
-class Shaped(Verb):
-    """Sizes of inputs that a model file leaves open."""
-
     shape: list[str] | None = option(
         None, "Sizes of an input that an .onnx file leaves open, as in input=1,3,96,96.", "--shape"
     )
@@ -211,6 +208,23 @@ class Pixelled(Verb):
     std: str | None = option(None, "Standard deviation of the pixels, given like --mean.")
     order: Channels | None = option(None, "Order of the channels the network expects.")
     shape_fit: ImageFit | None = option(None, "Crop or stretch images of another shape.", "--fit")
+
+
+class Naming(Limited):
+    """Names of the classes that a model scores."""
+
+    class_names: str | None = option(
+        None, "Names of the classes the model scores, in order: cat,dog, or a text file with one a line."
+    )
+
+
+class Cropping(Verb):
+    """Random changes to an image before a step learns from it."""
+
+    crop: Crop = None
+    flip: bool | None = option(
+        None, "Mirror images at random, half of the time. On by default for classes.", "--flip/--no-flip"
+    )
 
 
 class Overwriting(Verb):
@@ -247,7 +261,6 @@ class DataReading(Labelled):
 class Learning(Verb):
     """Options for learning."""
 
-    classes: int | None = option(None, "Classes to learn. By default the data's, or those of the model.")
     weight_bits: int | None = option(
         None, "Bits stored for a trained weight: 8, 10 or 12. By default the scheme's, or 12."
     )
@@ -255,7 +268,7 @@ class Learning(Verb):
     head: Head | None = option(
         None,
         "The model's last layer: keep it, start a new one, or extend it by classes it lacks. By default it is "
-        "kept where it scores as many classes.",
+        "kept where it scores the data's classes: by name, or by its scores of training samples.",
     )
     head_dtype: HeadDtype | None = option(
         None, "Type the head computes in. By default that of the model's head; a new head is float32."
@@ -266,3 +279,9 @@ class Learning(Verb):
     skip_below: float = option(0.0, "Skip the backward pass of a sample whose loss is below this.")
     loss: LossName = option("auto", "The loss to minimize; auto: the one that fits the data, without data softmax.")
     seed: Seed = 0
+
+
+class Counting(Learning):
+    """Options for learning so many classes."""
+
+    classes: int | None = option(None, "Classes to learn. By default the data's, or those of the model.")

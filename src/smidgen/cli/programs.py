@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from smidgen.cli import verbs
-from smidgen.cli.shared import check_file, choose_scheme, options_for, read_model
+from smidgen.cli.shared import check_file, choose_scheme, options_for, read_model, with_audio
 from smidgen.cli.terminal import print_rich, show, spinner
 from smidgen.codegen import PackageKind, check_project
-from smidgen.data.audio import with_audio_front_end
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.memory.streaming import streams_input
@@ -29,8 +28,7 @@ def compile_(asked: verbs.Compile) -> None:
     where = find_board(asked.target, aligned=True) if asked.aligned else find(asked.target)
     if asked.export and isinstance(where, Host):
         where = replace(where, frugal=True)  # C for any core, laid out for a small one
-    graph = read_model(asked, asked.model, learns=options is not None)
-    graph = graph if asked.audio is None else with_audio_front_end(graph, asked.audio)
+    graph = with_audio(asked, read_model(asked, asked.model, learns=options is not None))
     chosen = choose_scheme(graph, _scheme(asked), asked.budget, where, options, streamed)
     with spinner(f"compiling {asked.model} for {asked.target}"):
         program = compile(

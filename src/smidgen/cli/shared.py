@@ -9,24 +9,29 @@ from pathlib import Path
 from typing import get_args
 
 from smidgen.cli import verbs
-from smidgen.cli.options import MEMORY, DataReading, Learning, Limited, Pixelled
+from smidgen.cli.options import MEMORY, Counting, Cropping, DataReading, Learning, Limited, Naming, Pixelled, Sounding
 from smidgen.cli.terminal import say, spinner, warn
-from smidgen.data import Data, load_data
-from smidgen.data.audio import with_front_end
+from smidgen.data import Augment, Data, load_data
+from smidgen.data.audio import with_audio_front_end, with_front_end
+from smidgen.data.files import read_whole
 from smidgen.errors import InputError
-from smidgen.ir import Graph
+from smidgen.ir import Graph, LabelKind
 from smidgen.ir.preprocessing import Preprocessing
+from smidgen.learning import Extended, extend
 from smidgen.ops.loss import Loss
 from smidgen.ops.rules import Momentum, Sgd
+from smidgen.pipeline import with_classes
 from smidgen.quantization import CONVENTIONS, GivenPixels, is_float
 from smidgen.selection import search
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.training import HeadStart, Options
-from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
 from smidgen.zoo import load
+
+LARGEST_NAMES = 2**22  # bytes of a file of names
+CROP = 0.08  # the smallest share of an image that a random crop keeps by default
 
 
 def memory_bytes(text: str = MEMORY) -> int:
@@ -36,9 +41,23 @@ def memory_bytes(text: str = MEMORY) -> int:
     return size
 
 
-def load_model(asked: Limited, model: str, shapes: list[str] | None = None) -> Graph:
-    """Read a model within the memory that a verb allows."""
-    return load(model, memory_bytes(asked.memory), input_shapes(shapes))
+def load_model(asked: Limited, model: str) -> Graph:
+    """Read a model within the memory that a verb allows, with the sizes and the names of classes that it gives."""
+    graph = load(model, memory_bytes(asked.memory), input_shapes(asked.shape))
+    if isinstance(asked, Naming) and asked.class_names is not None:
+        return with_classes(graph, class_names(asked.class_names))
+    return graph
+
+
+def class_names(text: str) -> tuple[str, ...]:
+    """Return the names in a file, one a line, or in a list separated by commas."""
+    path = Path(text)
+    if "," in text or not path.is_file():
+        return tuple(name.strip() for name in text.split(","))
+    try:
+        return tuple(line.strip() for line in read_whole(path, LARGEST_NAMES).decode().splitlines() if line.strip())
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text; give a file with the name of a class on each line") from None
 
 
 def read_model(asked: Limited, model: str, learns: bool = False) -> Graph:
@@ -58,10 +77,10 @@ def read_data(asked: DataReading, source: str) -> Data:
     return data
 
 
-def read_both(asked: verbs.Analyze | verbs.Fit | verbs.Train, shapes: list[str] | None = None) -> tuple[Graph, Data]:
+def read_both(asked: verbs.Analyze | verbs.Fit | verbs.Train) -> tuple[Graph, Data]:
     """Read a verb's model and its data with a spinner; the model takes audio as --audio asks for."""
     with spinner(f"reading {asked.source}"):
-        graph, data = load_model(asked, asked.model, shapes), read_data(asked, asked.source)
+        graph, data = load_model(asked, asked.model), read_data(asked, asked.source)
         return with_front_end(graph, data.train.images, asked.audio), data
 
 
@@ -102,6 +121,11 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"{option} {text[:40]} is not a list of numbers; write them like 0.5,0.4,0.4") from None
+
+
+def with_audio(asked: Sounding, graph: Graph) -> Graph:
+    """Return a model that takes audio as --audio asks for."""
+    return graph if asked.audio is None else with_audio_front_end(graph, asked.audio)
 
 
 def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
@@ -146,23 +170,38 @@ def parse_rate(text: str) -> float:
         ) from None
 
 
+def augmentation(asked: Cropping, labels: LabelKind) -> Augment | None:
+    """Return how images are cropped and flipped; off by default for maps and vectors, where position has meaning."""
+    crop, flip, fixed = asked.crop, asked.flip, labels in ("maps", "vectors")
+    if labels == "maps" and (flip or (crop is not None and crop < 1)):
+        raise InputError(
+            "the labels are a class for each cell of an image, which crops and flips would move; leave out --crop and "
+            "--flip"
+        )
+    scale, flips = (1.0 if fixed else CROP) if crop is None else crop, not fixed if flip is None else flip
+    return None if fixed and scale == 1 and not flips else Augment((scale, 1.0), flip=flips)
+
+
+def extended(graph: Graph, data: Data) -> Extended:
+    """Add the classes of the data that a model lacks to its head, and print which."""
+    with spinner(f"adding classes to {graph.name}"):
+        found = extend(graph, data)
+    say(f"{graph.name} knows {len(graph.classes)} classes; added: {', '.join(found.added)}", err=True)
+    return found
+
+
 def learning_options(asked: Learning, classes: int | None) -> Options:
     """Return a verb's options of learning for this many outputs; an extended head is kept once it is extended."""
     head: HeadStart | None = None if asked.head is None else "new" if asked.head == "new" else "keep"
     rule = Momentum(asked.momentum, accumulate=asked.accumulate) if asked.momentum else Sgd(accumulate=asked.accumulate)
+    loss = chosen_loss(asked) or "softmax"
     return Options(
-        classes, asked.weight_bits, asked.qas, rule, asked.head_dtype, asked.seed, head, _loss(asked) or "softmax",
-        asked.bias_bits, asked.skip_below,
+        classes, asked.weight_bits, asked.qas, rule, asked.head_dtype, asked.seed, head, loss, asked.bias_bits,
+        asked.skip_below,
     )  # fmt: skip
 
 
-def options_on(asked: Learning, graph: Graph, data: Data) -> Options:
-    """Return the same for data, which decides what is left open: the loss and the number of outputs."""
-    loss = _loss(asked) or choose_loss(graph, data)
-    return replace(learning_options(asked, asked.classes or outputs_for(graph, data, loss)), loss=loss)
-
-
-def options_for(asked: Learning, model: str, scheme: str | None, budget: str | None) -> Options | None:
+def options_for(asked: Counting, model: str, scheme: str | None, budget: str | None) -> Options | None:
     """Return the same where a scheme, or classes and a budget to choose one for, decide whether the program learns.
 
     None for a program that only infers.
@@ -181,7 +220,8 @@ def options_for(asked: Learning, model: str, scheme: str | None, budget: str | N
     return learning_options(asked, asked.classes)
 
 
-def _loss(asked: Learning) -> Loss | None:
+def chosen_loss(asked: Learning) -> Loss | None:
+    """Return the loss that is asked for; None where the data are to decide."""
     return next((loss for loss in get_args(Loss) if loss == asked.loss), None)
 
 
@@ -199,7 +239,12 @@ def choose_scheme(
     with spinner(f"choosing what {graph.name} learns"):
         known = shipped_or_estimated(graph)
         found = search(graph, known, budget, target, options=options, streamed_input=streamed_input)
-    if not known.measured:
+    if known.measured:
+        warn(
+            f"what learns is a guess: what each part adds was measured on {known.conditions.data}, not on your "
+            f"samples; smidgen fit {graph.name} --data DATA tries it on them against the head alone and other schemes"
+        )
+    else:
         warn(
             f"the contributions of the layers of {graph.name} were not measured; a rule about their shapes chose. To "
             f"measure them: smidgen analyze {graph.name} --data DATA -o contributions.json, then smidgen search"

@@ -15,10 +15,21 @@ import numpy as np
 
 from smidgen.callbacks import ignore
 from smidgen.cli import verbs
-from smidgen.cli.shared import given_pixels, read_both
+from smidgen.cli.options import AUTO
+from smidgen.cli.shared import (
+    augmentation,
+    check_int8,
+    chosen_loss,
+    extended,
+    given_pixels,
+    learning_options,
+    parse_rate,
+    read_both,
+)
 from smidgen.cli.terminal import Progress, going_on, progress, show, warn
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
 from smidgen.data.layouts.cifar import read_sample
+from smidgen.errors import InputError
 from smidgen.fitting import SCHEME, FitProgress, Fitted, fit
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
@@ -47,19 +58,36 @@ def fit_(asked: verbs.Fit) -> None:
             f"{asked.target} has {board.board.sram.bytes:,} bytes of SRAM, of which a program can use "
             f"{board.largest_budget:,} beside the stack; the budget is that, not {budget:,}"
         )
-    graph, data = read_both(asked, asked.shape)
+    rate = None if asked.rate == AUTO else parse_rate(asked.rate)
+    graph, data = read_both(asked)
+    options = learning_options(asked, None)
+    if asked.head == "extend":
+        graph, data = _extended(asked, graph, data)
     known = read_several(asked.contributions) if asked.contributions else None
     with going_on(lambda: _kept(asked)), progress() as bar:
-        augment = None if asked.crop is None else Augment((asked.crop, 1.0))
         fitted = fit(
-            graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs, augment=augment,
-            seed=asked.seed, contributions=known, analysis=asked.analysis, effort=asked.effort, where=asked.machine,
-            preprocessing=given_pixels(asked, graph), command=asked.again(), force=asked.force,
-            on_progress=lambda at: _show_stage(bar, at),
+            graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs,
+            augment=augmentation(asked, data.label_kind), seed=asked.seed, contributions=known, analysis=asked.analysis,
+            effort=asked.effort, options=options, loss=chosen_loss(asked), learning_rate=rate, where=asked.machine,
+            workers=asked.workers, ray=asked.ray, preprocessing=given_pixels(asked, graph),
+            command=asked.again(), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
     for warning in (*fitted.choice.notes, *fitted.learned.warnings):
         warn(warning)
     show(fitted, asked.as_json)
+
+
+def _extended(asked: verbs.Fit, graph: Graph, data: Data) -> tuple[Graph, Data]:
+    """Return a model that also scores the data's new classes; each class needs samples, by which a fit judges."""
+    check_int8(graph, asked.model, asked.source)
+    both = extended(graph, data)
+    present = set(both.data.train.labels)
+    if missing := [name for label, name in enumerate(both.data.classes) if label not in present]:
+        raise InputError(
+            f"a fit judges by every class, and {data.name} holds no samples of {missing[0]!r}, which {graph.name} "
+            "knows; add some of each class, or run smidgen train --head extend"
+        )
+    return both.model, both.data
 
 
 def _kept(asked: verbs.Fit | verbs.Demo) -> str:

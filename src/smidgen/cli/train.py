@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,85 +15,91 @@ from smidgen.cli.options import AUTO, Learning
 from smidgen.cli.shared import check_file, check_int8, given_pixels
 from smidgen.cli.start import BOARD
 from smidgen.cli.terminal import Progress, going_on, progress, say, show, spinner, stopping_in_between, warn
-from smidgen.data import Augment, Data, examples, pixel_encoding
+from smidgen.data import Data, examples, pixel_encoding
 from smidgen.data.files import made_folder, write_whole
 from smidgen.data.samples import renumbered
 from smidgen.errors import InputError
 from smidgen.fitting import training_target
+from smidgen.fitting.ledger import digest_of
 from smidgen.frontends import exchange_suffix, export_model
-from smidgen.ir import Graph, LabelKind
+from smidgen.ir import Graph
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Course, Learned, LearningProgress
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import is_float, quantize_with, settle_pixels
+from smidgen.records import read_record, to_plain
 from smidgen.results.profile import Profile, profile
 from smidgen.results.report import render
 from smidgen.results.report.training import TrainingRun, report_training
 from smidgen.results.summaries import TrainingSummary
+from smidgen.selection.choice import Choice
+from smidgen.selection.estimates import shipped_or_estimated
+from smidgen.selection.ladder import climb
+from smidgen.selection.launchers import find_launcher
+from smidgen.selection.proposals import propose
 from smidgen.selection.rates import ChosenRate, choose_rate
+from smidgen.selection.runs import open_runs
 from smidgen.targets import find_board
-from smidgen.targets.boards import BOARDS
+from smidgen.targets.boards import BOARDS, parse_size
 from smidgen.training import Options
-from smidgen.training.scheme import Scheme, load_scheme
+from smidgen.training.options import options_on
+from smidgen.training.scheme import load_scheme
 
 Files = tuple[Path, Path, Path, Path]  # the model, the model for others, the checkpoint, the report
-CROP = 0.08  # the smallest share of an image that a random crop keeps by default
+CHOICE = ".choice.json"  # ends the name of the file of a choice, beside the checkpoint
+BUDGET = "128KB"  # without one
 
 
 def train_(asked: verbs.Train) -> None:
-    rate, augment = None if asked.rate == AUTO else shared.parse_rate(asked.rate), _augment(asked, "classes")
+    rate, augment = None if asked.rate == AUTO else shared.parse_rate(asked.rate), shared.augmentation(asked, "classes")
     course = Course(asked.epochs, rate or 0.0, asked.schedule, asked.warmup, augment, asked.seed, asked.test_every)
     course.check()
     graph, data = shared.read_both(asked)
     _learned_files(asked, graph)  # refuses before work that takes long
-    graph, data, options = _with_head(asked, _in_int8(asked, graph, data), data)
-    course = replace(course, augment=_augment(asked, data.label_kind))
+    graph, data, options = _with_head(asked, graph, data)
+    course = replace(course, augment=shared.augmentation(asked, data.label_kind))
     files, outputs = _learned_files(asked, graph), 2 if options.classes == 1 else options.classes  # one scores two
     if asked.one_pass and asked.scheme is None and asked.budget is None:
         teach(asked, graph, data, options, files[:2])
         return
-    picked = _choose(asked, graph, options)
-    with spinner(f"compiling {graph.name} for {asked.target}"):
-        images, target = examples(data.train, pixel_encoding(graph)), training_target(asked.target)
-        program = compile(
-            graph,
-            picked,
-            target,
-            options=options,
-            images=images,
-            class_names=data.names if outputs == len(data.classes) else (),
-            one_pass=asked.one_pass,
-        )
+    names = data.names if outputs == len(data.classes) else ()
+    choice = None if asked.scheme else _judge(asked, graph, data, options, course, files[2])
+    if choice is not None and not choice.candidate.steps:
+        teach(asked, graph, data, options, files[:2])
+    else:
+        _steps(asked, graph, data, options, course, choice, names, files)
+
+
+def _steps(
+    asked: verbs.Train, graph: Graph, data: Data, options: Options, course: Course, choice: Choice | None,
+    names: tuple[str, ...], files: Files,
+) -> None:  # fmt: skip
+    """Learn by steps what the scheme names or the choice is, and write the model and the report."""
+    picked = choice.candidate.scheme if choice else load_scheme(str(asked.scheme), graph)
+    once = asked.one_pass or (choice is not None and choice.candidate.start == "one pass")
+    where = "host" if choice and once and asked.target == "cuda" else asked.target  # fleets have no sums
+    with spinner(f"compiling {graph.name} for {where}"):
+        images, target = examples(data.train, pixel_encoding(graph)), training_target(where)
+        program = compile(graph, picked, target, options=options, images=images, class_names=names, one_pass=once)
     chosen, before = None, None if asked.resume is None else learning.read_checkpoint(asked.resume).course
-    if rate is None:
-        here = program if asked.target == "host" else compile(graph, picked, options=options, images=images)
+    if asked.rate == AUTO and choice is not None:
+        course = replace(course, learning_rate=choice.learning_rate)
+    elif asked.rate == AUTO:
+        here = program if where == "host" else compile(graph, picked, options=options, images=images)
         chosen = try_rates(here, data, course) if before is None else None
         course = replace(course, learning_rate=(chosen or before or course).learning_rate)
     if before is not None and before.epochs != course.epochs:
         warn(_new_length(course, before, asked.resume))
     with made_folder(asked.output):
-        learned = _learn(asked, program, data, course, files[2])
-        run = TrainingRun(graph, picked, options, program, data, course, chosen, learned, asked.again(), files[:2])
+        learned, again = _learn(asked, program, data, course, files[2]), asked.again()
+        run = TrainingRun(graph, picked, options, program, data, course, chosen, learned, again, files[:2], choice)
         _write(run, files)
-    show(_summary(run, asked.scheme or "searched", files), asked.as_json)
-
-
-def _augment(asked: verbs.Train, labels: LabelKind) -> Augment | None:
-    """Return how images are cropped and flipped; off by default for maps and vectors, where position has meaning."""
-    crop, flip, fixed = asked.crop, asked.flip, labels in ("maps", "vectors")
-    if labels == "maps" and (flip or (crop is not None and crop < 1)):
-        raise InputError(
-            "the labels are a class for each cell of an image, which crops and flips would move; leave out --crop and "
-            "--flip"
-        )
-    scale, flips = (1.0 if fixed else CROP) if crop is None else crop, not fixed if flip is None else flip
-    return None if fixed and scale == 1 and not flips else Augment((scale, 1.0), flip=flips)
+    show(_summary(run, asked.scheme or picked.name, files), asked.as_json)
 
 
 def _in_int8(asked: verbs.Train, graph: Graph, data: Data) -> Graph:
     """Return the model, quantized with the images to learn from where --quantize asks for it."""
-    if not asked.quantized:
-        check_int8(graph, asked.model, asked.source, ", or give --quantize to have it done with these images")
     given = given_pixels(asked, graph)
     if not is_float(graph):
         if asked.quantized:
@@ -105,18 +112,24 @@ def _in_int8(asked: verbs.Train, graph: Graph, data: Data) -> Graph:
     return replace(result.graph, name=graph.name)
 
 
-def _with_head(asked: Learning, graph: Graph, data: Data) -> tuple[Graph, Data, Options]:
-    """Return the model and the data with their classes in one order, and the options: head kept, new, or extended."""
+def _with_head(asked: verbs.Train, graph: Graph, data: Data) -> tuple[Graph, Data, Options]:
+    """Return the int8 model and the data, their classes in one order, and the options: head kept, new, or extended."""
+    if not asked.quantized:
+        check_int8(graph, asked.model, asked.source, ", or give --quantize to have it done with these images")
     if asked.head == "extend":
-        with spinner(f"adding classes to {graph.name}"):
-            extended = learning.extend(graph, data)
-        say(f"{graph.name} knows {len(graph.classes)} classes; added: {', '.join(extended.added)}", err=True)
-        return extended.model, extended.data, shared.learning_options(asked, None)
+        both = shared.extended(_in_int8(asked, graph, data), data)
+        return both.model, both.data, shared.learning_options(asked, None)
     data.check_several()
-    others = asked.head is None and not learning.same_classes(graph, data)
-    data = ordered(asked, graph, data)
-    options = shared.options_on(asked, graph, data)
-    return graph, data, replace(options, head="new") if others else options
+    wanted = shared.learning_options(asked, asked.classes)
+    if isinstance(given := given_pixels(asked, graph), Preprocessing):
+        graph = replace(graph, preprocessing=given)
+    with progress("checking the head") as bar:
+        checked = learning.check_head(graph, data, wanted.head, on_progress=bar.update)
+    if checked.note:
+        warn(checked.note)
+    graph = _in_int8(asked, checked.model, checked.calibration)
+    options = options_on(graph, checked.data, replace(wanted, head=checked.start), shared.chosen_loss(asked))
+    return graph, checked.data, options
 
 
 def ordered(asked: Learning, graph: Graph, data: Data) -> Data:
@@ -147,14 +160,39 @@ def _learned_files(asked: verbs.Train, graph: Graph) -> Files:
     return files
 
 
-def _choose(asked: verbs.Train, graph: Graph, options: Options) -> Scheme:
-    """Return the scheme given, or the best known for a budget of a board: this machine has room for anything."""
-    board = BOARD if asked.target in ("host", "cuda") else asked.target
-    streamed = asked.scheme is None and streams_input(graph, find_board(board).working)
-    chosen = shared.choose_scheme(graph, asked.scheme, asked.budget, board, options, streamed)
-    if chosen is None:
-        raise InputError("no scheme is given; give --scheme, or --budget to have one chosen")
-    return load_scheme(chosen, graph) if isinstance(chosen, str) else chosen
+def _judge(asked: verbs.Train, graph: Graph, data: Data, options: Options, course: Course, kept: Path) -> Choice:
+    """Judge candidates for a board's budget on the training samples, or return the choice of the run that goes on."""
+    if asked.resume is not None and (known := asked.resume.with_suffix(CHOICE)).exists():
+        return read_record(Choice, known)
+    board = find_board(BOARD if asked.target in ("host", "cuda") else asked.target)
+    streamed = streams_input(graph, board.working)
+    budget, part = parse_size(asked.budget or BUDGET), kept.with_suffix(f"{CHOICE}.part")
+    rate = None if asked.rate == AUTO else course.learning_rate
+
+    def kept_and_again() -> str:
+        done = f"trials that are done are kept in {part}" if part.exists() else "nothing was tried yet"
+        return f"{done}; go on with {asked.again()}"
+
+    with made_folder(asked.output), going_on(kept_and_again), progress() as bar:
+        found = propose(
+            graph, shipped_or_estimated(graph), budget, board, options, streamed_input=streamed,
+            on_plan=lambda plans: bar.update(plans, 0, "planning candidates"),
+        )  # fmt: skip
+        offered = [one for one in found.candidates if one.start == "one pass" or not asked.one_pass]
+        if not offered:
+            raise InputError(f"no candidate learns in one pass within {budget:,} bytes; give more, or no --one-pass")
+        with open_runs(part, digest_of(offered, data.digest(), options, course, asked.effort, rate)) as runs:
+            choice = climb(
+                graph, data, offered, options, course, effort=asked.effort, learning_rate=rate,
+                launcher=find_launcher("cuda" if asked.target == "cuda" else "host", None, None), known=runs.known,
+                on_run=runs.add, on_progress=lambda at: bar.update(at.done, at.total, at.doing, f"{at.leads} leads"),
+            )  # fmt: skip
+    write_whole(kept.with_suffix(CHOICE), json.dumps(to_plain(choice), indent=1).encode() + b"\n")
+    part.unlink(missing_ok=True)
+    say(f"{choice}\n{choice.table()}", err=True)
+    for note in choice.notes:
+        warn(note)
+    return choice
 
 
 def try_rates(program: Program, data: Data, course: Course) -> ChosenRate:
@@ -249,6 +287,7 @@ def _summary(run: TrainingRun, scheme: str, files: Files) -> TrainingSummary:
         warnings=learned.warnings,
         files=tuple(map(str, files[:3])),
         report=str(files[3]),
+        choice=run.choice,
         loss=run.options.loss,
         error_before=learned.first.error,
         error=learned.last.error,

@@ -16,7 +16,9 @@ class Demo(given.Overwriting):
     output: Path = path(Path("out/demo"), "The folder to write.", "--output", "-o")
 
 
-class Fit(given.Shaped, given.Pixelled, given.Sounding, given.DataReading, given.Overwriting):
+class Fit(
+    given.Learning, given.Pixelled, given.Sounding, given.DataReading, given.Naming, given.Cropping, given.Overwriting
+):
     """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
 
     model: given.Model
@@ -25,23 +27,24 @@ class Fit(given.Shaped, given.Pixelled, given.Sounding, given.DataReading, given
     budget: str = option("128KB", "All SRAM of the program, such as 128KB (1 KB is 1,024 bytes).")
     target: given.Board = "cortex-m7"
     epochs: int | None = option(None, "Epochs to learn. By default chosen by the number of images.")
-    crop: given.Crop = None
+    rate: given.LearningRate = given.AUTO
     contributions: given.ContributionFiles = None
     analysis: given.Analysis | None = option(
         None, "Measure what each part adds, even if contributions are known.", "--analyze"
     )
     effort: given.Effort = option("normal", "How much work goes into judging candidates on the samples.")
     machine: given.Machine = option("host", "Where trials and learning run.", "--on")
-    seed: given.Seed = 0
+    workers: given.Workers = None
+    ray: given.Ray = None
 
 
-class Info(given.Shaped, given.Pixelled, given.Limited):
+class Info(given.Pixelled, given.Limited):
     """Show the layers of a model: shapes, MACs, parameters, quantization."""
 
     model: given.Model
 
 
-class Run(given.Shaped, given.Limited, given.Overwriting):
+class Run(given.Limited, given.Overwriting):
     """Run a model on raw tensors."""
 
     model: given.Model
@@ -54,7 +57,7 @@ class Run(given.Shaped, given.Limited, given.Overwriting):
     )
 
 
-class Import(given.Shaped, given.Limited, given.Overwriting):
+class Import(given.Naming, given.Overwriting):
     """Read a model of another format and write it as .smg, .tflite or .onnx."""
 
     source: str = argument(
@@ -64,12 +67,15 @@ class Import(given.Shaped, given.Limited, given.Overwriting):
     plain: bool = option(
         False, "Write .onnx with ONNX's own operators only: faster, rounded by the runtime.", "--plain"
     )
-    classes: str | None = option(
-        None, "Names of the classes the model scores, in order: cat,dog, or a text file with one a line."
+    class_names: str | None = option(
+        None,
+        "Names of the classes the model scores, in order: cat,dog, or a text file with one a line.",
+        "--class-names",
+        "--classes",
     )
 
 
-class Quantize(given.Shaped, given.Pixelled, given.Sounding, given.Labelled, given.Overwriting):
+class Quantize(given.Pixelled, given.Sounding, given.Labelled, given.Naming, given.Overwriting):
     """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
 
     model: str = argument(..., "A float32 model file: .onnx, .pt2, .tflite or .smg.", metavar="MODEL")
@@ -83,7 +89,7 @@ class Quantize(given.Shaped, given.Pixelled, given.Sounding, given.Labelled, giv
     layers: bool = option(False, "Also show the signal-to-noise ratio of every layer.", "--layers")
 
 
-class Test(given.Pixelled, given.Sounding, given.DataReading, given.Overwriting):
+class Test(given.Pixelled, given.Sounding, given.DataReading, given.Naming, given.Overwriting):
     """Test a model: accuracy, precision and recall by class, confusion; or errors where there are no classes."""
 
     model: given.Model
@@ -93,7 +99,7 @@ class Test(given.Pixelled, given.Sounding, given.DataReading, given.Overwriting)
     output: Path | None = path(None, "Also write an HTML page with pictures.", "--output", "-o")
 
 
-class Predict(given.Pixelled, given.Sounding, given.Labelled):
+class Predict(given.Pixelled, given.Sounding, given.Labelled, given.Naming):
     """Show what a model predicts: classes with probabilities, cells of a map, numbers, or reconstruction errors."""
 
     model: given.Model
@@ -113,8 +119,8 @@ class Analyze(given.Sounding, given.DataReading, given.Overwriting):
     output: Path = path(..., "The file of contributions to write.", "--output", "-o")
     quick: bool = option(False, "Do at most 100,000 steps, and list what is left out.", "--quick")
     target: str | None = option(None, "host (this machine's cores) or cuda (a GPU).")
-    workers: int | None = option(None, "Processes to use. By default one for each core.")
-    ray: str | None = option(None, "Run on a Ray cluster: auto, or its address such as host:6379.")
+    workers: given.Workers = None
+    ray: given.Ray = None
     seeds: int = option(1, "Runs of each kind, which are averaged.")
     epochs: int | None = option(None, "Epochs of a run. By default chosen by the number of images.")
     learning_rate: str = option("1/256", "Learning rate per sample: a number or a quotient such as 0.4/256.")
@@ -124,7 +130,7 @@ class Analyze(given.Sounding, given.DataReading, given.Overwriting):
     picture: given.Picture = None
 
 
-class Search(given.Learning, given.Limited, given.Overwriting):
+class Search(given.Counting, given.Limited, given.Overwriting):
     """Find the scheme that promises the most accuracy within a budget."""
 
     model: given.Model
@@ -144,7 +150,9 @@ class Search(given.Learning, given.Limited, given.Overwriting):
     points: int = option(given.POINTS, "With --pareto: the number of budgets.")
 
 
-class Train(given.Learning, given.Pixelled, given.Sounding, given.DataReading, given.Overwriting):
+class Train(
+    given.Counting, given.Pixelled, given.Sounding, given.DataReading, given.Naming, given.Cropping, given.Overwriting
+):
     """Train on images with the device's arithmetic; write the model, a checkpoint and a report."""
 
     model: given.Model
@@ -154,8 +162,9 @@ class Train(given.Learning, given.Pixelled, given.Sounding, given.DataReading, g
         None, "What learns: a published name, full, last:K, bias:K, head, or a JSON file.", autocompletion=given.schemes
     )
     budget: str | None = option(
-        None, "Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."
+        None, "Without --scheme: a board's SRAM, by default 128KB; what it allows is judged on the samples."
     )
+    effort: given.Effort = option("normal", "Without --scheme: how much work goes into judging candidates.")
     target: str = option(
         "host",
         "host (this machine), cuda (the same bytes on a GPU), or a board: cortex-m7, …",
@@ -165,10 +174,6 @@ class Train(given.Learning, given.Pixelled, given.Sounding, given.DataReading, g
     rate: given.LearningRate = given.AUTO
     schedule: given.ScheduleName = "cosine"
     warmup: float = option(0.0, "Epochs over which the learning rate rises to its full value.")
-    crop: given.Crop = None
-    flip: bool | None = option(
-        None, "Mirror images at random, half of the time. On by default for classes.", "--flip/--no-flip"
-    )
     test_every: int = option(1, "Test every this many epochs, and after the last.")
     resume: Path | None = path(None, "Continue a run from its checkpoint, to as many --epochs as it had, or more.")
     quantized: bool = option(False, "Quantize a float32 model first, calibrated on these images.", "--quantize")
@@ -197,7 +202,7 @@ class Forget(given.Sounding, given.DataReading, given.Overwriting):
     )
 
 
-class Compile(given.Learning, given.Sounding, given.Limited, given.Overwriting):
+class Compile(given.Counting, given.Sounding, given.Naming, given.Overwriting):
     """Write C sources, a header, an example main, and how to build them."""
 
     model: given.Model
@@ -216,7 +221,7 @@ class Compile(given.Learning, given.Sounding, given.Limited, given.Overwriting):
     picture: given.Picture = None
 
 
-class Profile(given.Learning, given.Limited):
+class Profile(given.Counting, given.Limited):
     """Measure SRAM, flash, instructions and exactness on an emulated board, or time and exactness on host."""
 
     model: given.Model
@@ -252,7 +257,7 @@ class Port:
     flash: Path | None = path(None, "File that keeps an emulated board's flash between commands.", "--flash")
 
 
-class BoardProgram(given.Learning, given.Limited):
+class BoardProgram(given.Counting, given.Sounding, given.Naming):
     """The program that a board runs."""
 
     model: str = option(

@@ -35,7 +35,7 @@ def kind_of(sample: Array, type: Type) -> Kind:
     """Return the kind of a sample: bytes of an image's shape are a picture if the model takes images."""
     if is_audio(sample):
         return "audio"
-    return "picture" if takes_images(type.shape) and _shows_image(sample) else "tensor"
+    return "picture" if takes_images(type.shape) and shows_image(sample) else "tensor"
 
 
 def takes_images(shape: Sequence[int]) -> bool:
@@ -51,7 +51,7 @@ def as_tensor(sample: Array, type: Type) -> Array:
     """
     if not fits(sample.shape, type.shape):
         found = f"a sample is {sample.dtype}{list(sample.shape)}, the model's input {type.dtype}{list(type.shape)}"
-        if _shows_image(sample):
+        if shows_image(sample):
             raise DataError(f"{found} is not an image; images need an input of [1, height, width, 1 or 3]")
         order = ", channels last," if sorted(sample.shape) == sorted(d for d in type.shape if d != 1) else ""
         row = f"{math.prod(type.shape):,} numbers in a row"
@@ -80,7 +80,7 @@ def examples(samples: Samples, encoding: PixelEncoding, count: int = 8) -> tuple
     return tuple(as_input(sample, encoding) for sample in evenly(samples.images, count))
 
 
-def _shows_image(sample: Array) -> bool:
+def shows_image(sample: Array) -> bool:
     return sample.dtype == np.uint8 and sample.ndim == 3 and sample.shape[2] in (1, 3)
 
 

@@ -75,6 +75,11 @@ class Data:
         """Raise DataError if there is a single class or sample, from which nothing can be learned, or no number."""
         if len(self.classes) == 1:
             raise DataError(f"{self.name} holds 1 class, {self.classes[0]!r}; learning needs at least two")
+        if self.label_kind == "classes" and len(set(self.train.labels)) == 1:
+            only, count = self.classes[self.train.labels[0]], len(self.train)
+            raise DataError(
+                f"all {count:,} training samples of {self.name} are of {only!r}; learning needs two classes"
+            )
         first, *others = self.train.images
         if others and all(np.array_equal(first, other) for other in others):
             raise DataError(f"all {len(self.train):,} samples of {self.name} to learn from are the same; add others")
@@ -191,6 +196,7 @@ def match_classes(
     If the model names all of them, they are matched by its `known` names in any order. Otherwise both must have equally
     many, and are matched in order.
     """
+    named = named or (classes if set(classes) == set(known) else ())
     if named and len(set(known)) == len(known) and set(named) <= set(known):
         return Matched(tuple(known.index(name) for name in named), known)
     if len(classes) != count:

@@ -10,6 +10,7 @@ from smidgen.quantization import PixelChoice
 from smidgen.results.profile import Profile
 from smidgen.selection.choice import Choice
 from smidgen.targets.boards import Clock, shown_time
+from smidgen.training import HeadStart
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,13 @@ class ModelMade:
     macs: int
     parameters: int
     pixels: PixelChoice | None  # the preprocessing found for a float32 model; None for others
+    classes: tuple[str, ...] = ()  # of the data, in the order of the head's outputs
+    head: HeadStart | None = None  # None: kept where it has as many outputs as are to be learned
+    note: str = ""  # on the head, where something had to be decided
 
     def __str__(self) -> str:
         how = "quantized to int8, " if self.quantized else ""
-        found = f"; {self.pixels}" if self.pixels else ""
+        found = "".join(f"; {one}" for one in (self.pixels, self.note) if one)
         return f"{self.name}: {how}{self.layers} layers, {self.macs:,} MACs, {self.parameters:,} parameters{found}"
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from smidgen.callbacks import ignore
 from smidgen.data import Augment, Data
 from smidgen.data.files import made_folder
-from smidgen.data.samples import renumbered
+from smidgen.errors import InputError, SmidgenError
 from smidgen.fitting.fitted import (
     ContributionsMade,
     Fitted,
@@ -21,7 +21,7 @@ from smidgen.fitting.fitted import (
     say_board,
 )
 from smidgen.fitting.ledger import Ledger, digest_of
-from smidgen.fitting.lock import locked
+from smidgen.fitting.lock import FitError, locked
 from smidgen.fitting.report import make_report
 from smidgen.fitting.stages import (
     CHOICE,
@@ -38,16 +38,24 @@ from smidgen.fitting.stages import (
 )
 from smidgen.ir import Graph
 from smidgen.ir.text import FORMAT, fingerprint
-from smidgen.learning import Course
+from smidgen.learning import Course, in_order_of
+from smidgen.learning.heads import only_counts_agree
+from smidgen.learning.run import check_course
+from smidgen.ops.loss import Loss
+from smidgen.ops.losses import LOSSES
 from smidgen.quantization import GivenPixels, is_float
+from smidgen.quantization.recipe import FEWEST
 from smidgen.results.profile import Profile
 from smidgen.results.report import Section
 from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.choice import Choice
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.ladder import Effort
+from smidgen.selection.trials import hold_back
 from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
+from smidgen.training import Options
+from smidgen.training.options import options_on
 
 Made = TypeVar("Made")
 
@@ -76,9 +84,13 @@ def fit(
     contributions: Contributions | None = None,
     analysis: Analysis | None = None,
     effort: Effort = "normal",
+    options: Options | None = None,
+    loss: Loss | None = None,
     learning_rate: float | None = None,
     preprocessing: GivenPixels = None,
     where: Where = "host",
+    workers: int | None = None,
+    ray: str | None = None,
     command: str = "",
     more: Callable[[], Section] | None = None,
     force: bool = False,
@@ -90,28 +102,73 @@ def fit(
     or measured here; `analysis` "quick" or "full" always measures it. Schemes that it promises are searched for the
     budget of SRAM. They, the head alone and the closed-form head are then tried on the training samples at a few rates,
     each judged on samples it did not learn from, with as much work as `effort` allows; the best is kept, or a cheaper
-    one that is as good within the error. It is trained on this machine ("host" or "cuda") with all training samples,
-    and its program measured on the emulated board. The test samples decide nothing. A board
-    reserves some SRAM for its stack: a budget of all its SRAM is lowered by that. Every stage
-    leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was interrupted
-    goes on. A folder that no fit made, and files that were changed since, are left alone unless `force` is given: then
-    files of these names are overwritten. `command` appears in the report as the way to repeat the fit, and `more` makes
-    a section of the report after the other stages. `preprocessing` is how pixels become
+    one that is as good within the error. Trials run on `workers` cores of this machine, all without a number, with
+    `where` "cuda" as fleets on its GPU, or on the Ray cluster at the address `ray`; none of them changes a number, and
+    a fit that one of them began another can end. The choice is trained on this machine ("host" or "cuda") with all
+    training samples, and its program measured on the emulated board. The test samples decide nothing. A board
+    reserves some SRAM for its stack: a budget of all its SRAM is lowered by that.
+
+    `options` are those of learning, apart from the seed and from the loss, which fits the labels if none is given. The
+    model's head is kept where it scores the data's classes: by name, or as `check_head` finds by training samples.
+    Every stage leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was
+    interrupted or failed goes on. A folder that no fit made, and files that were changed since, are left alone unless
+    `force` is given: then files of these names are overwritten. `command` appears in the report as the way to repeat
+    the fit, and `more` makes a section of the report after the other stages. `preprocessing` is how pixels become
     numbers where the model does not say so and no trial is to show it.
     """
-    data.check_several()
-    if analysis is not None:
-        data.check_classes("an analysis judges what parts add")
-    data = renumbered(data, model.classes)
+    options = _check(model, data, replace(options or Options(), seed=seed), loss, analysis)
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
     course = Course(count, 0.0, augment=augment or shown, seed=seed)
     once = replace(course, test_every=count)  # test samples are looked at once, at the end
-    wish = Wish(most, target, once, analysis, where, contributions, effort, learning_rate, preprocessing, command)
-    wish.course.check()
+    wish = Wish(
+        most,
+        target,
+        once,
+        options,
+        analysis,
+        where,
+        workers,
+        ray,
+        contributions,
+        effort,
+        learning_rate,
+        preprocessing,
+        command,
+    )
+    replace(course, learning_rate=learning_rate or 0.0).check()
+    check_course(course, data)
     with made_folder(Path(folder)), locked(Path(folder)):
         return _Fit(model, data, Path(folder), wish, force, on_progress).run(more)
+
+
+def _check(model: Graph, data: Data, options: Options, loss: Loss | None, analysis: Analysis | None) -> Options:
+    """Return the options for a model and its data; raise, before work that takes long, what cannot be fitted."""
+    data.check_several()
+    if analysis is not None:
+        data.check_classes("an analysis judges what parts add")
+        hold_back(data)
+    if is_float(model) and len(data.train) < FEWEST:
+        raise InputError(
+            f"{data.name} holds {len(data.train)} training samples, too few to quantize {model.name} with; give at "
+            f"least {FEWEST}, or an int8 model"
+        )
+    bits, usual = options.bias_bits, Options.bias_bits
+    if bits != usual:
+        raise InputError(
+            f"no schemes are searched for biases of {bits} bits; fit with {usual}, and train or compile the scheme it "
+            f"finds with {bits}"
+        )
+    data = in_order_of(model, data) if options.head == "keep" else data
+    options = options_on(model, data, options, loss)
+    if data.label_kind == "classes" and LOSSES[options.loss].exclusive and options.classes != len(data.classes):
+        raise InputError(
+            f"{options.classes} classes were asked for, {data.name} holds {len(data.classes)}; fit to these, and "
+            "compile the scheme it finds for more"
+        )
+    replace(options, head_dtype=None if is_float(model) else options.head_dtype).head_of(model)
+    return options
 
 
 class _Fit:
@@ -123,20 +180,36 @@ class _Fit:
     ) -> None:  # fmt: skip
         self.folder, self.wish, self.on_progress = folder, wish, on_progress
         self.data, self.source, self.stage = data.digest(), fingerprint(model), ""
-        request = digest_of(FORMAT, self.source, self.data, replace(wish, command=""))
+        request = digest_of(FORMAT, self.source, self.data, replace(wish, command="", workers=None, ray=None))
         self.ledger, self.done = Ledger(folder, request, force), list[StageDone]()
         self.work = Stages(model, data, folder, wish, self._show)
 
     def run(self, more: Callable[[], Section] | None) -> Fitted:
+        """Run every stage; an error ends with what is kept."""
+        try:
+            return self._stages(more)
+        except FitError:  # about the folder itself
+            raise
+        except SmidgenError as error:
+            if self.done:
+                kept = " and ".join(", ".join(one.stage for one in self.done).rsplit(", ", 1))
+                what = f"{kept} {'are' if len(self.done) > 1 else 'is'} kept in {self.folder}"
+                error.args = (f"{str(error).rstrip('.')}; {what}, and the next fit goes on from there",)
+            raise
+
+    def _stages(self, more: Callable[[], Section] | None) -> Fitted:
         work, wish = self.work, self.wish
-        source = (work.source.name, self.source, self.data if is_float(work.source) else "", wish.pixels)
+        judged = is_float(work.source) or only_counts_agree(work.source, work.given, wish.options.head)
+        data = self.data if judged else work.given.classes
+        source = (work.source.name, self.source, data, wish.options.head, wish.pixels)
         model = self._run("model", (MODEL,), source, ModelMade, work.make_model)
+        work.begin(model)
         known = work.known[1].to_json() if work.known else (wish.analysis, work.most, self._course, self.data)
         parts = self._from(MODEL, known)
         found = self._run("contributions", (CONTRIBUTIONS,), parts, ContributionsMade, work.make_contributions)
         limits = self._from(MODEL, CONTRIBUTIONS, wish.budget, wish.target, work.options)
-        judged = (wish.course, wish.effort, wish.rate, self.data)
-        choice = self._run("choice", (CHOICE, SCHEME), (*limits, *judged), Choice, work.make_choice)
+        trials = (wish.course, wish.effort, wish.rate, self.data)
+        choice = self._run("choice", (CHOICE, SCHEME), (*limits, *trials), Choice, work.make_choice)
         # Before minutes of learning: the linker and the emulated board show whether the program fits.
         made = self._from(MODEL, CHOICE, wish.target, work.options, self.data)
         board = self._run("board", (PROFILE,), made, Profile, work.make_board, say_board)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from smidgen.data import Data, examples, pixel_encoding
+from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.fitting.fitted import ContributionsMade, LearnedHere, ModelMade, Written
@@ -17,7 +18,8 @@ from smidgen.fitting.ledger import digest_of
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Array, Graph
-from smidgen.learning import Course, LearningProgress, learn
+from smidgen.ir.preprocessing import Preprocessing
+from smidgen.learning import Course, LearningProgress, check_head, learn
 from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
@@ -31,6 +33,8 @@ from smidgen.selection.contributions import Contributions, ContributionsError, r
 from smidgen.selection.estimates import estimate, shipped_contributions
 from smidgen.selection.judging import Recipe
 from smidgen.selection.ladder import Effort, LadderProgress, climb
+from smidgen.selection.launchers import find_launcher
+from smidgen.selection.other_networks import better_networks
 from smidgen.selection.proposals import propose
 from smidgen.selection.rates import RateProgress, choose_rate
 from smidgen.selection.runs import open_runs
@@ -39,7 +43,6 @@ from smidgen.targets import find, find_board
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.training import Options
-from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
 
 Analysis = Literal["quick", "full"]
@@ -59,8 +62,11 @@ class Wish:
     budget: int  # bytes of SRAM
     target: str  # a board
     course: Course  # whose rate is chosen
+    options: Options  # with loss and outputs; whether the head is kept is decided with the model
     analysis: Analysis | None = None  # None: contributions that are given or shipped, else a quick analysis
-    where: Where = "host"  # analysis and learning run there
+    where: Where = "host"  # trials and learning run there
+    workers: int | None = None  # cores to use; None: all
+    ray: str | None = None  # trials run on this cluster
     given: Contributions | None = None
     effort: Effort = "normal"
     rate: float | None = None  # of one sample; None: chosen with the candidate
@@ -72,9 +78,15 @@ class Stages:
     """The work of the stages; each reads the files that others wrote."""
 
     def __init__(self, source: Graph, data: Data, folder: Path, wish: Wish, show: ShowProgress) -> None:
-        self.source, self.data, self.folder, self.wish, self.show = source, data, folder, wish, show
-        loss = choose_loss(source, data)
-        self.options = Options(outputs_for(source, data, loss), seed=wish.course.seed, loss=loss)
+        self.source, self.given, self.folder, self.wish, self.show = source, data, folder, wish, show
+        self.trials_on = None if wish.ray and wish.where == "host" else wish.where  # a cluster's GPUs where it has any
+        self.launcher = find_launcher(self.trials_on, wish.workers, wish.ray)
+
+    def begin(self, made: ModelMade) -> None:
+        """Take the classes in the order of the model's head, and the head as it was decided with the model."""
+        known = made.classes == self.given.classes
+        self.data = self.given if known else self.given.arranged(made.classes)
+        self.options = replace(self.wish.options, head=made.head)
 
     @cached_property
     def graph(self) -> Graph:
@@ -120,9 +132,10 @@ class Stages:
             pass
         if self.data.label_kind != "classes":
             return "by rule, what parts add is measured of classes alone", estimate(self.graph)
-        if len(hold_back(self.data).test) < ENOUGH:
-            return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)
-        return None
+        with suppress(DataError):  # too few to hold any back
+            if len(hold_back(self.data).test) >= ENOUGH:
+                return None
+        return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)
 
     @property
     def most(self) -> int:
@@ -130,20 +143,28 @@ class Stages:
         return max(self.wish.budget, parse_size(MOST))
 
     def make_model(self) -> ModelMade:
-        graph, pixels = self.source, None
+        given = self.wish.pixels
+        stated = replace(self.source, preprocessing=given) if isinstance(given, Preprocessing) else self.source
+        checked = check_head(
+            stated, self.given, self.wish.options.head,
+            on_progress=lambda done, total: self.show("checking the head", done, total),
+        )  # fmt: skip
+        graph, pixels = checked.model, None
 
         def quantizing(at: QuantizationProgress) -> None:
             self.show(f"quantizing: {at.doing}", at.done, at.total)
 
         if is_float(graph):
-            result = quantize_with(self.data, graph, quantizing, self.wish.pixels)
+            result = quantize_with(checked.calibration, graph, quantizing, given)
             graph, pixels = replace(result.graph, name=graph.name), result.pixels
-        elif pixels := settle_pixels(graph, self.data.train.images, given=self.wish.pixels):
+        elif pixels := settle_pixels(graph, self.given.train.images, given=given):
             graph = replace(graph, preprocessing=pixels.preprocessing)
         write_smg(graph, self.folder / MODEL)
         summary = describe(graph)
-        quantized = is_float(self.source)
-        return ModelMade(graph.name, quantized, len(summary.layers), summary.macs, summary.parameters, pixels)
+        counts = len(summary.layers), summary.macs, summary.parameters
+        return ModelMade(
+            graph.name, is_float(self.source), *counts, pixels, checked.data.classes, checked.start, checked.note
+        )
 
     def make_contributions(self) -> ContributionsMade:
         if self.known is not None:
@@ -163,7 +184,8 @@ class Stages:
         chosen = choose_rate(program, self.data, self.wish.course, on_progress=self._trying)
         return analyze(
             self.graph, self.data, output=self.folder / CONTRIBUTIONS, quick=quick, most=self.most,
-            target=self.wish.where, learning_rate=chosen.learning_rate, on_progress=self._analyzing,
+            target=self.trials_on, workers=self.wish.workers, ray=self.wish.ray,
+            learning_rate=chosen.learning_rate, on_progress=self._analyzing,
         )  # fmt: skip
 
     def make_choice(self) -> Choice:
@@ -172,20 +194,31 @@ class Stages:
             self.graph, self.contributions, self.wish.budget, find(self.wish.target), self.options,
             streamed_input=self.streamed, on_plan=lambda plans: self.show(f"planning scheme {plans}", 0, 0),
         )  # fmt: skip
-        with open_runs(self.folder / RUNS, digest_of(found, self.data.digest(), self.wish)) as runs:
+        judged = (found, self.data.digest(), self.wish.course, self.wish.effort, self.wish.rate)
+        with open_runs(self.folder / RUNS, digest_of(*judged)) as runs:
             choice = climb(
                 self.graph, self.data, found.candidates, self.options, self.wish.course,
                 beyond=found.beyond if self.wish.effort != "quick" else (), effort=self.wish.effort,
-                learning_rate=self.wish.rate, known=runs.known, on_run=runs.add, on_progress=self._judging,
+                learning_rate=self.wish.rate, launcher=self.launcher, known=runs.known, on_run=runs.add,
+                on_progress=self._judging,
             )  # fmt: skip
         measured = self.contributions.conditions.judged_with > 0
-        choice = replace(
-            choice, rows=self._counted(choice, found.candidates), predicted=found.predicted if measured else None
+        notes = (
+            (*choice.notes, *self._other_networks()) if self.wish.effort != "quick" and choice.learned else choice.notes
         )
+        predicted = found.predicted if measured else None
+        choice = replace(choice, rows=self._counted(choice, found.candidates), predicted=predicted, notes=notes)
         write_whole(self.folder / SCHEME, choice.candidate.scheme.to_json().encode() + b"\n")
         self._keep(CHOICE, choice)
         (self.folder / RUNS).unlink(missing_ok=True)
         return choice
+
+    def _other_networks(self) -> Iterator[str]:
+        """Yield which network of the zoo would do better on these samples within the budget, if any does."""
+        return better_networks(
+            self.graph, self.data, self.wish.budget, find(self.wish.target), self.options, self.wish.course,
+            lambda name: self.show(f"comparing with {name}", 0, 0),
+        )  # fmt: skip
 
     def _counted(self, choice: Choice, candidates: tuple[Recipe, ...]) -> tuple[Row, ...]:
         """Return the rows with the instructions that a sample takes on the board, of those judged to the end."""
@@ -235,7 +268,7 @@ class Stages:
         return compile(
             self.graph, one.scheme, target, options=self.options, images=self._examples,
             streamed_input=one.streamed and target == self.wish.target, one_pass=one.start == "one pass",
-            class_names=self.data.names,
+            class_names=self.data.names if self.options.classes in (1, len(self.data.classes)) else (),
         )  # fmt: skip
 
     @cached_property

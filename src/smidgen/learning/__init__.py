@@ -2,11 +2,13 @@
 
 from smidgen.learning.checkpoint import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
+from smidgen.learning.heads import CheckedHead, check_head
 from smidgen.learning.models import Extended, extend, in_order_of, learned_graph, same_classes
 from smidgen.learning.run import Learned, LearningError, learn
 from smidgen.learning.testing import Tested, measure, top1
 
 __all__ = [
+    "CheckedHead",
     "Checkpoint",
     "CheckpointError",
     "Course",
@@ -17,6 +19,7 @@ __all__ = [
     "LearningProgress",
     "RunPosition",
     "Tested",
+    "check_head",
     "extend",
     "in_order_of",
     "learn",

@@ -60,7 +60,7 @@ def extend(model: Graph, data: Data) -> Extended:
     if not known:
         raise InputError(
             f"{model.name} does not name its {ending.outputs} classes, so new ones cannot be recognized; name them "
-            "with `smidgen import --classes NAMES.txt`"
+            "with --class-names NAMES.txt"
         )
     if not ending.plain:
         raise InputError(
@@ -69,7 +69,7 @@ def extend(model: Graph, data: Data) -> Extended:
         )
     added = tuple(name for name in data.classes if name not in known)
     if not data.names or not added:
-        raise InputError(f"{data.name} holds no class that {model.name} lacks; it knows {_listed(known)}")
+        raise InputError(f"{data.name} holds no class that {model.name} lacks; it knows {listed(known)}")
     names = (*known, *added)
     if len(names) > LARGEST:
         raise InputError(f"{model.name} would score {len(names)} classes; heads of up to {LARGEST} can learn")
@@ -115,7 +115,7 @@ def _row(rows: Array, biases: Array, features: Array) -> tuple[Array, float]:
     return row, float((best - features @ row).mean()) + MARGIN
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 

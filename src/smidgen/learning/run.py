@@ -24,6 +24,7 @@ from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.models import learned_graph
 from smidgen.learning.sums import KeptSums
 from smidgen.learning.testing import Tested, check_labels, guess, label_of, measure
+from smidgen.numerics.one_pass import MOST_SAMPLES
 from smidgen.ops.loss import Chance
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device, restart
@@ -124,11 +125,10 @@ def learn(
         if epochs:
             run.finish()
         position, state = run.position, device.state()
-    warnings = _warnings(position, course, guess(program.graph, data.train), len(data.train)) if epochs else ()
     frozen = {} if epochs else {v.name: data for v, data in training.forward.state.items()}  # no step changed these
     model, tests = learned_graph(training, {**frozen, **state}), position.tests
     last = tests[-1] if epochs or taught is None else taught
-    return Learned(program.graph.name, tests[0], last, position.record, warnings, state, model, taught, run.sums)
+    return Learned(program.graph.name, tests[0], last, position.record, run.warnings(), state, model, taught, run.sums)
 
 
 class _Run:
@@ -161,8 +161,8 @@ class _Run:
             self.position = replace(self.position, before=tested.accuracy, error=tested.error, saturated=share)
 
     def teach(self) -> Tested:
-        """Observe every training sample once, make the head of the sums, and test it."""
-        train, graph = self.data.train, self.device.graph
+        """Observe every training sample once, as many as sums hold, make the head of them, and test it."""
+        train, graph = self.data.train.spread(MOST_SAMPLES), self.device.graph
         encoding = pixel_encoding(graph)
         for index, (image, label) in enumerate(zip(train.images, train.labels, strict=True)):
             self.device.observe(as_input(image, encoding), label)
@@ -172,6 +172,14 @@ class _Run:
         self.device.solve()
         self.sums = KeptSums(self.device.sums(), features_fingerprint(graph), graph.classes)
         return self.test(0)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what looks wrong about the steps, and that sums did not hold all samples."""
+        graph, train = self.device.graph, self.data.train
+        found = _warnings(self.position, self.course, guess(graph, train), len(train)) if self.position.record else ()
+        if self.sums is None or len(train) <= MOST_SAMPLES:
+            return found
+        return (*found, f"one pass saw {MOST_SAMPLES:,} of {len(train):,} samples, spread evenly: sums hold no more")
 
     def epoch(self) -> None:
         """Run the remaining steps of the epoch, the test after it, and write its checkpoint."""

@@ -111,7 +111,9 @@ def features_of_head(model: Graph) -> tuple[Node, Value]:
     ending = ending_of(model)
     before = producers(model).get(ending.layer.ins[0])
     if not ending.is_float or before is None or not isinstance(before.op, Dequantize):
-        raise InputError(f"the head of {model.name} is not one that one pass made; teach it with --one-pass")
+        raise InputError(
+            f"the head of {model.name} is not one that one pass made; teach it with `smidgen train --one-pass`"
+        )
     return ending.layer, before.ins[0]
 
 

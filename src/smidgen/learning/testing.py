@@ -15,9 +15,10 @@ from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Roles, roles_of
 from smidgen.ops.loss import Chance
-from smidgen.ops.losses import LOSSES, loss_node, loss_of
+from smidgen.ops.losses import loss_node, loss_of
 from smidgen.targets.device import FEWEST, Device, restart, share_out
 from smidgen.threads import threads_for
+from smidgen.training.options import check_label_kind
 
 Count = Callable[[int], None]
 Item = TypeVar("Item")
@@ -123,16 +124,11 @@ def _loss(graph: Graph, logits: Array, target: Array) -> float:
 
 def check_labels(graph: Graph, data: Data) -> None:
     """Raise InputError unless a program can learn from the labels of every sample."""
-    loss, kind = loss_of(graph), data.label_kind
-    if kind not in loss.accepts:
-        fitting = " or ".join(name for name, one in LOSSES.items() if kind in one.accepts)
-        raise InputError(
-            f"{data.name} has {data.label_text}, {graph.name} learns by {loss.loss} from {' or '.join(loss.accepts)}; "
-            f"choose the loss {fitting}"
-        )
+    loss = loss_of(graph)
+    check_label_kind(loss.loss, data, graph.name)
     if roles_of(graph).label is None:
         return
-    if kind == "classes":
+    if data.label_kind == "classes":
         _check_classes(graph, data)
         return
     for samples in (data.train, data.test):

@@ -18,6 +18,7 @@ from smidgen.memory import PeakParts
 from smidgen.ops.loss import Loss
 from smidgen.pipeline import Replay
 from smidgen.quantization import PixelChoice, QuantizationReport
+from smidgen.selection.choice import Choice
 from smidgen.selection.rates import ChosenRate
 
 TOP = 5  # elements shown
@@ -159,6 +160,7 @@ class TrainingSummary:
     loss: Loss = "softmax"
     error_before: float | None = None  # the mean loss of a test, where that is not of top-1
     error: float | None = None
+    choice: Choice | None = None  # of what learns and at which rate, by the samples; None where a scheme was given
 
     def __str__(self) -> str:
         labels = f"{len(self.classes)} classes" if self.classes else f"loss {self.loss}"

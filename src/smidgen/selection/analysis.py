@@ -30,7 +30,8 @@ from smidgen.selection.contributions import (
     layer_names,
     write_contributions,
 )
-from smidgen.selection.launchers import Launcher, OnDevice, OnHost, OnRay, Outcome, Setup
+from smidgen.selection.launchers import Launcher, find_launcher
+from smidgen.selection.outcomes import Outcome, Setup
 from smidgen.selection.trials import WEIGHT_BITS, Agenda, Trial, agenda, hold_back, limit_samples
 from smidgen.targets.boards import parse_size
 from smidgen.training.scheme import Scheme, SchemeError
@@ -146,6 +147,7 @@ LEARNING_RATE = 1 / 256
 MOST = "256KB"  # analytic memory of what is tried
 STEPS = 24_000  # of a course, as many epochs as come near it
 LEAST_EPOCHS, MOST_EPOCHS = 8, 50
+MOST_STEPS = 200_000  # of a course of more than one epoch
 MOST_SEEDS = 1000
 QUICK_STEPS = 100_000  # of all trials of a quick analysis
 QUICK_EPOCHS = 5  # at least: with more images than that many steps allow, some are left out
@@ -206,18 +208,6 @@ def analyze(
     return found
 
 
-def find_launcher(target: str | None, workers: int | None, ray: str | None) -> Launcher:
-    """Return the launcher for the trials."""
-    if target not in (None, "host", "cuda"):
-        raise InputError(f"{target} cannot run an analysis; give host or cuda")
-    if workers is not None and workers < 1:
-        raise InputError(f"{workers} workers cannot run anything; give 1 or more")
-    count = workers or os.cpu_count() or 1
-    if ray is not None:
-        return OnRay(ray, count, target)
-    return OnDevice(count) if target == "cuda" else OnHost(count)
-
-
 def _set_up(
     model: Graph, data: Data, steps: int | None, epochs: int | None, learning_rate: float, limit: int | None
 ) -> tuple[Setup, tuple[str, ...]]:
@@ -245,8 +235,8 @@ def _set_up(
 
 
 def usual_epochs(images: int) -> int:
-    """Return the epochs that come near the usual number of steps, within limits."""
-    return min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS)
+    """Return the epochs that come near the usual number of steps, within limits; one of more samples than those."""
+    return max(1, min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS, MOST_STEPS // images))
 
 
 def _run(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import count
 from threading import Lock
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -22,15 +23,22 @@ from smidgen.learning.testing import label_of, score_samples
 from smidgen.numerics.one_pass import Sums, products, solve
 from smidgen.pipeline import Program, compile
 from smidgen.selection.cuts import Back, back_of, front_of
-from smidgen.targets.device import FEWEST, Device, share_out
-from smidgen.threads import threads_for
+from smidgen.selection.launchers import FLEET, PartCallback, Results
+from smidgen.selection.workers import share_out
+from smidgen.targets.device import FEWEST, Device
+from smidgen.targets.device import share_out as share_devices
+from smidgen.threads import in_order, threads_for
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import Scheme
 from smidgen.training.weights import BIAS, WEIGHTS
 
+if TYPE_CHECKING:
+    from smidgen.simulation.apart import Lane
+
 Start = Literal["new head", "kept head", "one pass"]
 EXAMPLES = 4  # samples that set a program's first exponents
-VIEW_BYTES = 1 << 28  # of what frozen layers made of augmented samples; views are shown again where there are more
+VIEWS = 12  # of a sample, augmented, that trials learn from by turns: each takes a pass through the frozen layers
+VIEW_BYTES = 1 << 28  # of what frozen layers made of them, at most
 
 
 @dataclass(frozen=True)
@@ -102,13 +110,60 @@ class Bench:
     folds: tuple[Fold, ...]
     backs: tuple[Back, ...]  # by candidate
     latents: Mapping[str, Latents]  # by the name of the value at the cut; none where nothing is cut off
-    _free: dict[Scheme, list[Device]] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+    features: Features | None  # of every sample, where some candidate begins with one pass
+    programs: dict[Scheme, Program] = field(default_factory=dict)
+    _free: dict[Scheme, list[Device]] = field(default_factory=dict, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle all but the devices, which are of one process."""
+        return Bench, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     def run(self, run: Run) -> Scores:
         """Learn, and score the samples that judge; threads may run several at once."""
-        with self._device(run.candidate) as device:
-            return self._run(device, run)
+        with self._device(run) as device:
+            device.restore(self._start(run, device.graph))
+            if not self._learn(device, run):
+                return None
+            return score_samples(device, self._held(self.backs[run.candidate], self.folds[run.fold].held))
+
+    def on_cores(self, runs: Sequence[Run], workers: int) -> Results[Run, Scores]:
+        """Yield the scores of each run, from threads, which share devices."""
+        with closing(in_order(self.run, runs, workers)) as results:
+            yield from zip(runs, results, strict=True)
+
+    def fleets(self, runs: Sequence[Run]) -> list[list[Run]]:
+        """Group runs of as many steps behind the same cut."""
+        alike: dict[tuple[int, Value], list[Run]] = {}
+        for run in runs:
+            alike.setdefault((run.steps, self.backs[run.candidate].value), []).append(run)
+        return [some[at : at + FLEET] for some in alike.values() for at in range(0, len(some), FLEET)]
+
+    def run_fleet(self, runs: Sequence[Run], device: str, workers: int, on_part: PartCallback) -> list[Scores]:
+        """Run a group on a fleet whose devices learn apart; in C what no fleet can."""
+        if self.options.loss != "softmax" or self.model.variables:
+            return [scores for _, scores in self.on_cores(runs, workers)]
+        from smidgen.simulation.apart import learn_apart
+
+        def report(done: int) -> None:
+            on_part(len(runs) * done / max(runs[0].steps, 1))
+
+        found = learn_apart([self._lane(run) for run in runs], device, report)
+        return [
+            None
+            if classes is None
+            else tuple(float(c == self.samples.labels[place]) for c, place in zip(classes, held, strict=True))
+            for classes, held in zip(found, (self.folds[run.fold].held for run in runs), strict=True)
+        ]
+
+    def prepare(self, runs: Sequence[Run], workers: int) -> None:
+        """Compile the programs of runs that have none yet, in so many processes."""
+        wanted = {self.candidates[run.candidate].scheme: self.backs[run.candidate] for run in runs}
+        parts = [
+            _Part(scheme, back, self._examples(back)) for scheme, back in wanted.items() if scheme not in self.programs
+        ]
+        with closing(share_out(_compiled, self.options, parts, workers)) as compiled:
+            self.programs.update((part.scheme, program) for part, program in compiled)
 
     def close(self) -> None:
         """Give the memory of all devices back."""
@@ -116,30 +171,48 @@ class Bench:
             for device in devices:
                 device.close()
 
-    def _run(self, device: Device, run: Run) -> Scores:
-        candidate, fold = self.candidates[run.candidate], self.folds[run.fold]
-        first: dict[str, Array] = {v.name: array for v, array in device.graph.state.items()}
-        if candidate.start == "one pass":
-            first |= self._head(run, device.graph.scores.type.shape[1])
-        device.restore(first)
-        if candidate.steps and not self._learn(device, run):
-            return None
-        return score_samples(device, self._held(self.backs[run.candidate], fold.held))
+    def _start(self, run: Run, graph: Graph) -> dict[str, Array]:
+        """Return the state that a run begins with."""
+        first: dict[str, Array] = {v.name: array for v, array in graph.state.items()}
+        once = self.candidates[run.candidate].start == "one pass"
+        return first | self._head(run, graph.scores.type.shape[1]) if once else first
 
     def _learn(self, device: Device, run: Run) -> bool:
         """Take the steps of a run; return whether all numbers stayed finite."""
-        places, view = self._places(run), self._views(self.backs[run.candidate])
-        roles, count = roles_of(device.graph), len(places)
-        course = replace(self.course, epochs=max(1, math.ceil(run.steps / count)), learning_rate=run.learning_rate)
-        taken = 0
-        for epoch in range(course.epochs):
-            for index in course.order(epoch, count)[: run.steps - taken]:
-                rate, place = replace(course, epochs=1).rate(0, taken, run.steps), places[index]
-                loss = device.train(view(epoch, place), label_of(roles, self.samples, place), rate)
-                taken += 1
-                if not math.isfinite(loss):
-                    return False
+        roles, view = roles_of(device.graph), self._views(self.backs[run.candidate])
+        for epoch, place, rate in self._steps(run):
+            loss = device.train(view(epoch, place), label_of(roles, self.samples, place), rate)
+            if not math.isfinite(loss):
+                return False
         return not_finite(device.state()) is None
+
+    def _steps(self, run: Run) -> Iterator[tuple[int, int, float]]:
+        """Yield the epoch, the sample and the rate of each step."""
+        places, taken = self._places(run), 0
+        course = replace(self.course, epochs=1, learning_rate=run.learning_rate)
+        for epoch in count():
+            for index in course.order(epoch, len(places)):
+                if taken == run.steps:
+                    return
+                yield epoch, places[index], course.rate(0, taken, run.steps)
+                taken += 1
+
+    def _lane(self, run: Run) -> Lane:
+        """Return a run as a device of a fleet."""
+        from smidgen.simulation.apart import Lane
+
+        graph, back, steps = self._program(run).graph, self.backs[run.candidate], list(self._steps(run))
+        view, held = self._views(back), self._held(back, self.folds[run.fold].held).images
+        encoding = pixel_encoding(back.model)
+        return Lane(
+            graph,
+            self._start(run, graph),
+            np.array([self.samples.labels[place] for _, place, _ in steps], np.int64),
+            np.array([rate for *_, rate in steps], np.float32),
+            lambda some: np.concatenate([view(*steps[i][:2]) for i in some]),
+            lambda some: np.concatenate([as_input(held[i], encoding) for i in some]),
+            len(held),
+        )
 
     def _views(self, back: Back) -> Callable[[int, int], Array]:
         """Return what gives a sample as an epoch shows it to the back of a cut."""
@@ -162,6 +235,7 @@ class Bench:
     def _head(self, run: Run, classes: int) -> dict[str, Array]:
         """Return the head that one pass over the samples of a fold makes."""
         features, places = self.features, list(self._places(run))
+        assert features is not None
         labels, x = np.array(self.samples.labels)[places], features.x[places].astype(np.int64)
         m = np.stack([x[labels == c].sum(axis=0) for c in range(classes)])
         n = [*np.bincount(labels, minlength=classes), 0]
@@ -175,33 +249,25 @@ class Bench:
         return _numbered(self.folds)
 
     @contextmanager
-    def _device(self, candidate: int) -> Iterator[Device]:
+    def _device(self, run: Run) -> Iterator[Device]:
         """Lend a device with a candidate's program: one that is free, or another."""
-        scheme = self.candidates[candidate].scheme
+        scheme = self.candidates[run.candidate].scheme
         with self._lock:
             free = self._free.setdefault(scheme, [])
-            device = free.pop() if free else self._program(candidate).start()
+            device = free.pop() if free else self._program(run).start()
         try:
             yield device
         finally:
             free.append(device)
 
-    def _program(self, candidate: int) -> Program:
-        back, some = self.backs[candidate], range(0, len(self.samples), max(1, len(self.samples) // EXAMPLES))
-        images = examples(self._held(back, some[:EXAMPLES]), pixel_encoding(back.model))
-        return compile(back.model, back.scheme(self.candidates[candidate].scheme), options=self.options, images=images)
+    def _program(self, run: Run) -> Program:
+        """Return a candidate's program, compiled by `prepare` or now."""
+        self.prepare((run,), 1)
+        return self.programs[self.candidates[run.candidate].scheme]
 
-    @cached_property
-    def features(self) -> Features:
-        """What the head reads of every sample, as one pass counts it."""
-        which = next(i for i, one in enumerate(self.candidates) if not one.scheme.biases)
-        back = self.backs[which]
-        forward = build_training(back.model, back.scheme(self.candidates[which].scheme), self.options, None).forward
-        made_by = producers(forward)
-        flat = made_by[made_by[forward.scores].ins[0]].ins[0]
-        pooled = prune(replace(forward, outputs=(flat,), state={}))
-        found = [evaluate(pooled, x)[0] if pooled.nodes else x for x in self.latents[back.value.name].plain]
-        return Features(np.concatenate(found).astype(np.int16) - flat.type.zero, flat.type.scale)
+    def _examples(self, back: Back) -> tuple[Array, ...]:
+        some = range(0, len(self.samples), max(1, len(self.samples) // EXAMPLES))
+        return examples(self._held(back, some[:EXAMPLES]), pixel_encoding(back.model))
 
     def _held(self, back: Back, places: Sequence[int]) -> Samples:
         """Return samples as the back of a cut takes them."""
@@ -210,6 +276,19 @@ class Bench:
             return found
         latents = self.latents[back.value.name].plain
         return replace(found, images=tuple(latents[place][0] for place in places))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A scheme behind a cut, and samples for its first exponents."""
+
+    scheme: Scheme
+    back: Back
+    images: tuple[Array, ...]
+
+
+def _compiled(options: Options, part: _Part) -> Program:
+    return compile(part.back.model, part.back.scheme(part.scheme), options=options, images=part.images)
 
 
 def _numbered(folds: tuple[Fold, ...]) -> dict[int, int]:
@@ -233,7 +312,7 @@ def make_bench(
     epochs = max(1, math.ceil(steps / min(len(fold.train) for fold in folds)))
     learned = _numbered(folds)
     taken = len(learned) * sum(v.type.bytes for v in values)
-    views = 0 if course.augment is None else max(1, min(epochs, VIEW_BYTES // max(taken, 1)))
+    views = 0 if course.augment is None else max(1, min(epochs, VIEWS, VIEW_BYTES // max(taken, 1)))
     shown: list[tuple[int | None, int]] = [(None, place) for place in range(len(samples))]
     shown += [(view, place) for view in range(views) for place in learned]
     made = _through(model, values, shown, samples, course, on_progress) if values else {}
@@ -244,7 +323,25 @@ def make_bench(
             found[len(samples) :].reshape(-1, len(learned), *found.shape[1:]) if views else plain[None, list(learned)]
         )
         latents[name] = Latents(plain, seen)
-    return Bench(model, options, course, candidates, samples, folds, backs, latents)
+    once = any(one.start == "one pass" for one in candidates)
+    head = next((i for i, one in enumerate(candidates) if once and not one.scheme.biases), None)
+    features = None
+    if head is not None:
+        back = backs[head]
+        encoding, cut = pixel_encoding(model), back.value.name in latents
+        inputs = latents[back.value.name].plain if cut else [as_input(one, encoding) for one in samples.images]
+        features = _features(back, candidates[head].scheme, options, inputs)
+    return Bench(model, options, course, candidates, samples, folds, backs, latents, features)
+
+
+def _features(back: Back, head: Scheme, options: Options, inputs: Iterable[Array]) -> Features:
+    """Return what the head reads of every sample, as one pass counts it."""
+    forward = build_training(back.model, back.scheme(head), options, None).forward
+    made_by = producers(forward)
+    flat = made_by[made_by[forward.scores].ins[0]].ins[0]
+    pooled = prune(replace(forward, outputs=(flat,), state={}))
+    found = [evaluate(pooled, x)[0] if pooled.nodes else x for x in inputs]
+    return Features(np.concatenate(found).astype(np.int16) - flat.type.zero, flat.type.scale)
 
 
 def _through(
@@ -266,7 +363,7 @@ def _through(
     found = {v.name: np.empty((len(shown), *v.type.shape), v.type.dtype) for v in values}
     with (
         compile(front_of(model, values)).start() as device,
-        closing(share_out(device, run, shown, threads_for(len(shown), FEWEST))) as results,
+        closing(share_devices(device, run, shown, threads_for(len(shown), FEWEST))) as results,
     ):
         for at, made in enumerate(results):
             for v, array in zip(values, made, strict=True):

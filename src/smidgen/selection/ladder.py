@@ -2,8 +2,9 @@
 
 A quarter of the samples is held back; of up to 2,000 samples each judges once, in 4 folds, or in 5 where no class has
 more than 10. Candidates are tried at a few rates by successive halving: all for a quarter of a trial's steps, the
-better third for half of them, and the best three for all steps on every fold, beside the head and the closed-form head.
-The best is kept, or the cheapest that is not worse than it by more than the standard error of their difference.
+best six, each at its best rate, for half of them, and three for all steps on every fold, beside the head and the
+closed-form head. Steps of the head alone cost next to nothing, so it takes as many as the course has. The best is kept,
+or the cheapest that is worse by no more than the standard error of their difference, and by no more than a point.
 """
 
 from __future__ import annotations
@@ -23,22 +24,26 @@ from smidgen.ir import Array, Graph
 from smidgen.learning import Course, LearningError
 from smidgen.selection.choice import SURE, Choice, Row, shown
 from smidgen.selection.judging import Bench, Fold, Recipe, Run, Scores, make_bench
+from smidgen.selection.launchers import Launcher, find_launcher
 from smidgen.selection.rates import BATCH
 from smidgen.selection.trials import limit_samples
-from smidgen.threads import cores, in_order
 from smidgen.training import Options
 
 Effort = Literal["quick", "normal", "thorough"]
-STEPS: Mapping[Effort, int] = {"quick": 40_000, "normal": 400_000, "thorough": 2_000_000}  # of all trials together
+STEPS: Mapping[Effort, int] = {"quick": 40_000, "normal": 200_000, "thorough": 1_000_000}  # of all trials together
 SAMPLES: Mapping[Effort, int] = {"quick": 1_000, "normal": 4_000, "thorough": 20_000}  # learned from, at most
 LEAST_STEPS = 64  # of a run
+CHEAP = 10  # a run of the head alone takes at most the work divided by this, in steps
 CROSS = 2_000  # samples up to which each judges once; of more, a quarter is held back
 FOLDS, MORE_FOLDS, FEW = 4, 5, 10  # folds, and those where no class has more than a few samples
 JUDGES = 200  # samples that judge in the first round, where there are so many
 FROM_NEW = tuple(rate / BATCH for rate in (0.1, 0.4, 1.0, 2.5))
 FROM_ONE_PASS = tuple(rate / BATCH for rate in (0.05, 0.2, 1.0))
 HIGHER, HIGHEST = 2.5, 20.0 / BATCH  # the factor to the next rate where the highest was best, and where that ends
-FINALISTS = 3
+SECOND, FINALISTS = 6, 3  # candidates in the second round, and those of the last that learn more than a head
+QUARTER, HALF, WHOLE = 1 / 4, 1 / 2, 1.0  # of the steps, in the three rounds
+ENOUGH = 30  # samples that judge, from which chance can be told from learning
+POINT = 0.01  # of accuracy: a cheaper candidate is never kept where it seems to be worse by more
 
 Tried = tuple[int, float]  # a candidate and a rate
 
@@ -85,7 +90,7 @@ def climb(
     beyond: Sequence[Recipe] = (),
     effort: Effort = "normal",
     learning_rate: float | None = None,
-    workers: int | None = None,
+    launcher: Launcher | None = None,
     known: Mapping[Run, Scores] | None = None,
     on_run: Callable[[Run, Scores], None] = ignore,
     on_progress: Callable[[LadderProgress], None] = ignore,
@@ -93,7 +98,7 @@ def climb(
     """Judge candidates on the training samples, and choose one; the data's test samples are not looked at.
 
     `known` are the scores of runs that an earlier call finished; `on_run` gets those of each run as it ends. Candidates
-    are trained and judged on `workers` cores of this machine, all of them without a number; the result is the same.
+    are trained and judged by the launcher, without one on all cores of this machine; the result is the same.
     `beyond` are candidates of a larger budget, tried only to say what it would bring.
     """
     classes = len(data.classes) if data.label_kind == "classes" else 0
@@ -102,17 +107,16 @@ def climb(
     ordered = tuple(sorted(candidates, key=lambda one: (one.scheme.biases, len(one.scheme.weights), one.steps)))
     if not folds:
         return _unjudged(ordered, len(samples), learning_rate)
-    whole = course.epochs * len(data.train)
-    ladder = _Ladder(ordered, folds, min(STEPS[effort], whole), learning_rate, workers or cores(), tuple(beyond))
-    ladder.steps = max(min(int(STEPS[effort] / ladder.work), whole), LEAST_STEPS)
+    launcher, whole = launcher or find_launcher(None, None, None), course.epochs * len(data.train)
+    ladder = _Ladder(ordered, folds, STEPS[effort], whole, learning_rate, launcher, tuple(beyond))
     ladder.scores, ladder.on_run, ladder.on_progress = dict(known or {}), on_run, on_progress
     ladder.bench = make_bench(
         model, options, course, ladder.everything, samples, folds, ladder.steps,
         lambda done, total: on_progress(LadderProgress("frozen layers", done, total)),
     )  # fmt: skip
     chance = max(Counter(samples.labels).values()) / len(samples) if classes else None
-    with closing(ladder.bench):
-        return _choose(ladder, ladder.run(), chance, len(samples), math.sqrt(min(1.0, ladder.steps / whole)))
+    with closing(ladder.bench), launcher.connected():
+        return _choose(ladder, ladder.run(), chance, len(samples))
 
 
 def _unjudged(ordered: tuple[Recipe, ...], samples: int, rate: float | None) -> Choice:
@@ -142,57 +146,76 @@ class _Ladder:
         self,
         candidates: tuple[Recipe, ...],
         folds: tuple[Fold, ...],
-        steps: int,
+        work: int,
+        whole: int,
         rate: float | None,
-        workers: int,
+        launcher: Launcher,
         beyond: tuple[Recipe, ...],
     ) -> None:
         self.candidates, self.everything = candidates, (*candidates, *beyond)
-        self.folds, self.steps, self.rate, self.workers = folds, steps, rate, workers
+        self.folds, self.whole, self.rate, self.launcher = folds, whole, rate, launcher
         self.scores: dict[Run, Scores] = {}
         self.done = 0
         self.tried = [(i, rate) for i, one in enumerate(candidates) for rate in self._rates(one)]
         self.deep = [one for one in self.tried if candidates[one[0]].scheme.biases]
         self.first = min(len(folds), -(-JUDGES // len(folds[0].held)))  # folds of the first round
-        self.better = max(2 * FINALISTS, len(self.deep) // 3)  # that go on to the second
+        self.schemes = sum(1 for one in candidates if one.scheme.biases)
+        self.cheap = max(min(work // CHEAP, whole), LEAST_STEPS)
+        self.steps = max(min(int(work / self.work), whole), LEAST_STEPS) if self.deep else self.cheap
 
     @property
     def work(self) -> float:
         """The work of all rounds in runs of all steps; steps of the head alone hardly count."""
-        second = min(self.better, len(self.deep)) * min(2 * self.first, len(self.folds)) / 2
-        return max(len(self.deep) * self.first / 4 + second + min(FINALISTS, len(self.deep)) * len(self.folds), 1.0)
+        first, second = QUARTER * self.first, HALF * min(2 * self.first, len(self.folds))
+        last = min(FINALISTS, self.schemes) * len(self.folds)
+        return max(len(self.deep) * first + min(SECOND, self.schemes) * second + last, 1.0)
+
+    def taken(self, candidate: int, part: float) -> int:
+        """Return the steps of a run that takes a part of all."""
+        one = self.everything[candidate]
+        return max(int((self.steps if one.scheme.biases else self.cheap) * part), LEAST_STEPS) if one.steps else 0
 
     def run(self) -> list[_Judged]:
         """Return every candidate, the best first, finalists before others."""
-        first = self._round(self.tried, self.steps // 4, self.first)
+        first = self._round(self.tried, QUARTER, self.first)
         while more := self._higher(first):
-            first |= self._round(more, self.steps // 4, self.first)
-        deep = [one for one in first if self.candidates[one[0]].scheme.biases]
-        second = self._round(_best(deep, first)[: self.better], self.steps // 2, 2 * self.first)
-        final = list(dict.fromkeys(i for i, _ in _best(second, second)))[:FINALISTS]
-        last = self._round([_at_best_rate(i, second) for i in final], self.steps, len(self.folds))
-        last |= self._round(
-            [_at_best_rate(i, first) for i, one in enumerate(self.candidates) if not one.scheme.biases],
-            self.steps,
-            len(self.folds),
-        )
+            first |= self._round(more, QUARTER, self.first)
+        deep, alone = list[Tried](), list[Tried]()
+        for i, one in enumerate(self.candidates):
+            (deep if one.scheme.biases else alone).append(self._at_best_rate(i, first))
+        second = self._round(_best(deep, first)[:SECOND], HALF, 2 * self.first)
+        last = self._round([*_best(second, second)[:FINALISTS], *alone], WHOLE, len(self.folds))
         found = []
-        for i in range(len(self.candidates)):
-            for scores, steps in ((last, self.steps), (second, self.steps // 2), (first, self.steps // 4)):
-                if any(place == i for place, _ in scores):
-                    tried = _at_best_rate(i, scores)
-                    found.append(self._judged(tried, scores[tried], steps, scores is last))
+        for tried in (*deep, *alone):
+            for scores, part in ((last, WHOLE), (second, HALF), (first, QUARTER)):
+                if tried in scores:
+                    found.append(self._judged(tried, scores[tried], self.taken(tried[0], part), scores is last))
                     break
         return sorted(found, key=lambda one: (not one.row.finalist, _order(one.row.score), one.row.sram_bytes))
 
+    def _at_best_rate(self, candidate: int, scores: Mapping[Tried, Scores]) -> Tried:
+        """Return a candidate at its best rate; of equal ones at the lower.
+
+        What suits others that start alike counts as much as its own scores, which are few: a rate that was lucky with
+        one scheme alone would be chosen too often.
+        """
+        start, means = self.candidates[candidate].start, dict[Tried, float]()
+        for one, found in scores.items():
+            means[one] = sum(found) / len(found) if found else -math.inf
+
+        def worth(tried: Tried) -> float:
+            alike = [m for (i, rate), m in means.items() if rate == tried[1] and self.candidates[i].start == start]
+            return means[tried] + sum(alike) / len(alike)
+
+        return max((one for one in means if one[0] == candidate), key=lambda one: (worth(one), -one[1]))
+
     def _higher(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
-        """Return the next rate of every candidate that is no better at any other than at the highest it was tried at."""
+        """Return the next rate of every candidate that was best at the highest rate it was tried at."""
         found = []
         for i, one in enumerate(self.candidates):
-            most = max(rate for place, rate in scores if place == i)
-            best, at_most = scores[_at_best_rate(i, scores)], scores[i, most]
-            if one.steps and self.rate is None and most < HIGHEST and at_most and sum(at_most) >= sum(best or ()):
-                found.append((i, HIGHER * most))
+            _, best = self._at_best_rate(i, scores)
+            if one.steps and self.rate is None and best < HIGHEST and best == max(rate for j, rate in scores if j == i):
+                found.append((i, HIGHER * best))
         return found
 
     def learns(self, judged: _Judged) -> bool:
@@ -216,11 +239,15 @@ class _Ladder:
         row = Row(one.name, rate, mean, error, found.size, steps, one.sram_bytes, final and bool(scores))
         return _Judged(tried[0], row, found)
 
-    def _round(self, tried: Sequence[Tried], steps: int, folds: int, half: bool = False) -> dict[Tried, Scores]:
-        """Return the scores of candidates at rates, on the first folds together; None where one diverged."""
-        steps, some = max(steps, LEAST_STEPS), range(min(folds, len(self.folds)))
-        taken = {one: steps if self.everything[one[0]].steps else 0 for one in tried}
-        runs = {one: [Run(*one, taken[one], fold, half) for fold in some] for one in tried}
+    def _round(self, tried: Sequence[Tried], part: float, folds: int, half: bool = False) -> dict[Tried, Scores]:
+        """Return the scores of candidates at rates, on the first folds together; None where one diverged.
+
+        Rates are those of all steps; fewer take higher ones, as the square root of how many fewer there are.
+        """
+        some, higher = range(min(folds, len(self.folds))), 1 / math.sqrt(part)
+        runs = {
+            (i, rate): [Run(i, rate * higher, self.taken(i, part), fold, half) for fold in some] for i, rate in tried
+        }
         self._finish([run for of_one in runs.values() for run in of_one])
         found: dict[Tried, Scores] = {}
         for one, of_one in runs.items():
@@ -233,8 +260,14 @@ class _Ladder:
         missing = [run for run in runs if run not in self.scores]
         self.done += sum(run.steps for run in runs if run in self.scores)
         total = max(int(self.work * self.steps), self.done + sum(run.steps for run in missing))
-        with closing(in_order(self.bench.run, missing, self.workers)) as results:
-            for run, scores in zip(missing, results, strict=True):
+        self.bench.prepare(missing, self.launcher.workers)
+
+        def on_part(part: float) -> None:
+            done = self.done + int(part * max(run.steps for run in missing))
+            self.on_progress(LadderProgress(f"trying {len(missing)} runs", min(done, total), total, self._leads()))
+
+        with closing(self.launcher.launch(self.bench, missing, on_part)) as results:
+            for run, scores in results:
                 self.scores[run] = scores
                 self.on_run(run, scores)
                 self.done += run.steps
@@ -264,7 +297,7 @@ class _Ladder:
     def _again(self, place: int, judged: _Judged, half: bool = False) -> Array:
         """Return the scores of a candidate at the rate of another, in a last round; none where it diverged."""
         tried = place, judged.row.learning_rate or 0.0
-        return np.array(self._round([tried], self.steps, len(self.folds), half)[tried] or ())
+        return np.array(self._round([tried], WHOLE, len(self.folds), half)[tried] or ())
 
 
 def _order(score: float | None) -> float:
@@ -281,17 +314,13 @@ def _best(tried: Sequence[Tried] | Mapping[Tried, Scores], scores: Mapping[Tried
     return sorted(tried, key=order)
 
 
-def _at_best_rate(candidate: int, scores: Mapping[Tried, Scores]) -> Tried:
-    return next(one for one in _best(scores, scores) if one[0] == candidate)
-
-
 def _mean(scores: Array) -> tuple[float, float]:
     """Return the mean of scores and its standard error."""
     return float(scores.mean()), float(scores.std(ddof=1) / math.sqrt(len(scores))) if len(scores) > 1 else 0.0
 
 
-def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, samples: int, shorter: float) -> Choice:
-    """Keep the best finalist, or the cheapest that is not worse by more than the error of the difference."""
+def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, samples: int) -> Choice:
+    """Keep the best finalist, or the cheapest that is worse by no more than the error of the difference and a point."""
     finalists = [one for one in judged if one.row.finalist]
     if not finalists:
         raise LearningError(
@@ -302,21 +331,21 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
     best, level = able[0], list[_Judged]()
     for one in able:
         mean, error = _mean(best.scores - one.scores)
-        if mean <= error:
+        if mean <= (error if chance is None else min(error, POINT)):
             level.append(one)
     chosen = min(level, key=lambda one: (one.row.sram_bytes, ladder.candidates[one.candidate].steps))
     rows, place = tuple(one.row for one in judged), judged.index(chosen)
+    shorter = math.sqrt(min(1.0, chosen.row.steps / ladder.whole))  # the course is longer, and takes a lower rate
     choice = Choice(
         rows, ladder.candidates[chosen.candidate], place, (chosen.row.learning_rate or 0.0) * shorter,
         _reason(ladder, able, chosen, chance), samples, len(ladder.folds), chance,
     )  # fmt: skip
     if choice.learned:
         return replace(choice, notes=tuple(_advice(ladder, finalists, chosen, chance)))
-    nothing = (
-        f"nothing was learned: {shown(chosen.row, chance)} of the samples held back are right, and always giving the "
-        f"most frequent class is right for {chance:.1%}; check the labels"
-    )
-    return replace(choice, reason=nothing, notes=(nothing,))
+    right = f"{shown(chosen.row, chance)} of the samples held back are right, {chance:.1%} by the commonest class alone"
+    few = chosen.row.judged_with < ENOUGH
+    nothing = f"{samples} samples are too few to tell: {right}" if few else f"nothing was learned: {right}"
+    return replace(choice, reason=nothing, notes=(f"{nothing}; {'add samples' if few else 'check the labels'}",))
 
 
 def _reason(ladder: _Ladder, finalists: list[_Judged], chosen: _Judged, chance: float | None) -> str:

@@ -3,78 +3,76 @@
 from __future__ import annotations
 
 import logging
-import math
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
-from smidgen.data import Data, examples, pixel_encoding
+from smidgen.callbacks import ignore
 from smidgen.errors import InputError, SmidgenError, TargetError
-from smidgen.ir import Array, Graph
-from smidgen.learning import Course, LearningError, learn
-from smidgen.pipeline import Program, compile
-from smidgen.selection.trials import Trial
-from smidgen.selection.workers import share_out
-from smidgen.targets.host import Host
-from smidgen.training import Options
-from smidgen.training.head import layers
+from smidgen.threads import cores
 
 FLEET = 64  # devices on a GPU at once
-EXAMPLES = 2  # images that set a program's first exponents, which learning soon corrects: each takes time
-SMALL = 16  # devices: a fleet this large is closed where the next trial would slow it down
 RETRIES = 3  # of a task whose worker or machine was lost
 LOCAL = "local"  # Ray's name for a cluster of this machine
 CONNECT = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR')"
 CONNECT_SECONDS = 15.0
 
 
-@dataclass(frozen=True, eq=False)
-class Setup:
-    """The model, data and course that all trials of an analysis share."""
-
-    model: Graph
-    data: Data  # its test images are those held back
-    course: Course
+PartCallback = Callable[[float], None]  # gets the progress of items under way, in items, where that is known
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
+Results = Generator[tuple[Item, Result], None, None]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Top-1 on the images held back and the mean loss of the last epoch; 0 and None where the run diverged."""
+class Work(Protocol[Item, Result_co]):
+    """Many runs that share what they read; it can be pickled."""
 
-    accuracy: float
-    loss: float | None
+    def run(self, item: Item) -> Result_co:
+        """Run one in C, on one core."""
 
+    def on_cores(self, items: Sequence[Item], workers: int) -> Results[Item, Result_co]:
+        """Yield what `run` gives for each, as they end, from so many cores of this machine."""
 
-DIVERGED = Outcome(0.0, None)
-PartCallback = Callable[[float], None]  # gets the progress of trials under way, in trials, where that is known
-Outcomes = Generator[tuple[Trial, Outcome], None, None]
+    def fleets(self, items: Sequence[Item]) -> Sequence[Sequence[Item]]:
+        """Group what a GPU is to run together."""
 
-
-def ignore(_: float) -> None:
-    """Ignore progress."""
+    def run_fleet(self, items: Sequence[Item], device: str, workers: int, on_part: PartCallback) -> Sequence[Result_co]:
+        """Run a group in PyTorch; the numbers are those of `run`. Programs are compiled on so many cores."""
 
 
 class Launcher(Protocol):
     """A way to run trials; the numbers are the same on each."""
 
-    def launch(self, setup: Setup, trials: Sequence[Trial], on_part: PartCallback = ignore) -> Outcomes:
-        """Yield the outcome of every trial, as they end."""
+    @property
+    def workers(self) -> int:
+        """Return the cores of this machine to use."""
+
+    def launch(
+        self, work: Work[Item, Result], items: Sequence[Item], on_part: PartCallback = ignore
+    ) -> Results[Item, Result]:
+        """Yield the result of every item, as they end."""
+
+    def connected(self) -> AbstractContextManager[None]:
+        """Keep what several calls of `launch` need; without it each gets and gives back its own."""
 
 
 @dataclass(frozen=True)
 class OnHost:
-    """Programs in C, one per process."""
+    """Programs in C, on the cores of this machine."""
 
     workers: int
 
-    def launch(self, setup: Setup, trials: Sequence[Trial], on_part: PartCallback = ignore) -> Outcomes:
-        yield from share_out(run_trial, setup, trials, self.workers)
+    def launch(
+        self, work: Work[Item, Result], items: Sequence[Item], on_part: PartCallback = ignore
+    ) -> Results[Item, Result]:
+        yield from work.on_cores(items, self.workers)
+
+    def connected(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -84,51 +82,17 @@ class OnDevice:
     workers: int
     device: str = "cuda"
 
-    def launch(self, setup: Setup, trials: Sequence[Trial], on_part: PartCallback = ignore) -> Outcomes:
+    def launch(
+        self, work: Work[Item, Result], items: Sequence[Item], on_part: PartCallback = ignore
+    ) -> Results[Item, Result]:
         _check_device(self.device)
-        few = replace(setup.data, train=setup.data.train.spread(EXAMPLES), test=setup.data.test.spread(1))
-        slim = replace(setup, data=few)  # all that compiling needs
-        for fleet in fleets(setup.model, trials):
-            with closing(share_out(compile_trial, slim, fleet, self.workers)) as compiled:
-                programs = dict(compiled)
-            found = run_fleet(setup, [programs[trial] for trial in fleet], self.device, on_part)
+        for fleet in work.fleets(items):
+            found = work.run_fleet(fleet, self.device, self.workers, on_part)
             yield from zip(fleet, found, strict=True)
 
-
-def compile_trial(setup: Setup, trial: Trial) -> Program:
-    """Compile the program of a trial for this machine."""
-    options = Options(len(setup.data.classes), trial.weight_bits, seed=trial.seed)
-    images = examples(setup.data.train, pixel_encoding(setup.model), EXAMPLES)
-    return compile(setup.model, trial.scheme, Host(), options=options, images=images)
-
-
-def run_trial(setup: Setup, trial: Trial) -> Outcome:
-    """Train and test in C on one core, and remove what was built for it."""
-    program = compile_trial(setup, trial)
-    built = Host().build(program.sources)
-    try:
-        learned = learn(program, setup.data, setup.course, threads=1)
-    except LearningError:  # its loss is not a number
-        return DIVERGED
-    finally:
-        shutil.rmtree(built.parent, ignore_errors=True)
-    return Outcome(learned.accuracy, learned.record[-1].loss)
-
-
-def run_fleet(setup: Setup, programs: Sequence[Program], device: str, on_part: PartCallback) -> list[Outcome]:
-    """Train and test many programs at once, in PyTorch."""
-    from smidgen.simulation import FleetProgress, simulate
-
-    def report(at: FleetProgress) -> None:
-        on_part(at.devices * ((at.epoch - 1) * at.steps + at.step) / (at.epochs * at.steps))
-
-    done = simulate(programs, setup.data, setup.course, device=device, on_progress=report)
-    return [
-        DIVERGED if gone or not _finite(state) else Outcome(accuracy, loss)
-        for accuracy, loss, gone, state in zip(
-            done.accuracies, done.losses[-1], done.diverged, done.states, strict=True
-        )
-    ]
+    def connected(self) -> AbstractContextManager[None]:
+        _check_device(self.device)
+        return nullcontext()
 
 
 def _check_device(device: str) -> None:
@@ -140,23 +104,16 @@ def _check_device(device: str) -> None:
     check_device(device)
 
 
-def _finite(state: Mapping[str, Array]) -> bool:
-    """Return whether all numbers of a state are finite; otherwise `learn` counts a run as diverged, too."""
-    return all(np.isfinite(array).all() for array in state.values() if array.dtype.kind == "f")
-
-
-def fleets(model: Graph, trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Group trials that begin to learn at about the same layer: what no device of a fleet trains is computed once."""
-    sizes = [node.out.type.size for node in layers(model)]
-    grouped: list[list[Trial]] = []
-    least = math.inf
-    for trial in sorted(trials, key=lambda one: one.scheme.biases):
-        behind = sum(sizes[len(sizes) - trial.scheme.biases :])
-        if not grouped or len(grouped[-1]) == FLEET or (len(grouped[-1]) >= SMALL and behind > 2 * least):
-            grouped.append([])
-            least = behind
-        grouped[-1].append(trial)
-    return grouped
+def find_launcher(target: str | None, workers: int | None, ray: str | None) -> Launcher:
+    """Return the launcher for a target, "host" or "cuda", or for a Ray cluster."""
+    if target not in (None, "host", "cuda"):
+        raise InputError(f"{target} cannot run trials; give host or cuda")
+    if workers is not None and workers < 1:
+        raise InputError(f"{workers} workers cannot run anything; give 1 or more")
+    count = workers or cores()
+    if ray is not None:
+        return OnRay(ray, count, target)
+    return OnDevice(count) if target == "cuda" else OnHost(count)
 
 
 @dataclass(frozen=True)
@@ -168,24 +125,33 @@ class OnRay:
     target: str | None = None  # host: leave GPUs alone
     device: str = "cuda"  # of PyTorch, on a machine whose GPU Ray hands out
 
-    def launch(self, setup: Setup, trials: Sequence[Trial], on_part: PartCallback = ignore) -> Outcomes:
+    def launch(
+        self, work: Work[Item, Result], items: Sequence[Item], on_part: PartCallback = ignore
+    ) -> Results[Item, Result]:
+        if not items:
+            return
+        with self.connected():
+            import ray
+
+            common = ray.put(work)
+            if self._gpus(ray):
+                remote = ray.remote(num_cpus=1, num_gpus=1, max_retries=RETRIES)(run_together)
+                tasks = {remote.remote(common, fleet, self.device): fleet for fleet in work.fleets(items)}
+            else:
+                remote = ray.remote(num_cpus=1, max_retries=RETRIES)(run_one)
+                tasks = {remote.remote(common, [item]): [item] for item in items}
+            while tasks:
+                (done, *_), _ = ray.wait(list(tasks))
+                yield from zip(tasks.pop(done), _answer(ray, done), strict=True)
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
         try:
             import ray
         except ImportError:
             raise InputError("--ray needs Ray, which is not installed; run: pip install 'smidgen[ray]'") from None
-        if not trials:
-            return
         with _connected(ray, self.address, self.workers):
-            common = ray.put(setup)
-            if self._gpus(ray):
-                remote = ray.remote(num_cpus=1, num_gpus=1, max_retries=RETRIES)(run_together)
-                tasks = {remote.remote(common, fleet, self.device): fleet for fleet in fleets(setup.model, trials)}
-            else:
-                remote = ray.remote(num_cpus=1, max_retries=RETRIES)(run_one)
-                tasks = {remote.remote(common, [trial]): [trial] for trial in trials}
-            while tasks:
-                (done, *_), _ = ray.wait(list(tasks))
-                yield from zip(tasks.pop(done), _answer(ray, done), strict=True)
+            yield
 
     def _gpus(self, ray: Any) -> bool:
         """Return whether to use GPUs."""
@@ -195,21 +161,21 @@ class OnRay:
         return there and self.target != "host"
 
 
-def run_one(setup: Setup, trials: Sequence[Trial]) -> list[Outcome]:
-    """Run trials on a core, as a task of Ray."""
-    return [run_trial(setup, trial) for trial in trials]
+def run_one(work: Work[Item, Result], items: Sequence[Item]) -> list[Result]:
+    """Run items on a core, as a task of Ray."""
+    return [work.run(item) for item in items]
 
 
-def run_together(setup: Setup, trials: Sequence[Trial], device: str) -> list[Outcome]:
-    """Run a fleet of trials on a GPU, as a task of Ray."""
-    found = dict(OnDevice(1, device).launch(setup, trials))
-    return [found[trial] for trial in trials]
+def run_together(work: Work[Item, Result], items: Sequence[Item], device: str) -> Sequence[Result]:
+    """Run a fleet on a GPU, as a task of Ray."""
+    _check_device(device)
+    return work.run_fleet(items, device, 1, ignore)
 
 
-def _answer(ray: Any, task: Any) -> list[Outcome]:
-    """Return the outcomes of a task, or raise with its reason."""
+def _answer(ray: Any, task: Any) -> Sequence[Any]:
+    """Return the results of a task, or raise with its reason."""
     try:
-        found: list[Outcome] = ray.get(task)
+        found: Sequence[Any] = ray.get(task)
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         if isinstance(cause, SmidgenError):

@@ -155,7 +155,7 @@ def _cross_entropy(node: Node, s: Setting) -> Function:
         exps = exp_f32(shifted)
         ones = torch.ones((1, 1, 1, 1, 1), device=exps.device)
         total = ordered_dot(exps[..., None, None], ones).flatten(2)
-        chosen = shifted.index_select(1, label).flatten(1)
+        chosen = shifted.gather(1, label.reshape(-1, 1, 1).expand(len(shifted), 1, 1)).flatten(1)
         return log_f32(total[:, 0]) - chosen, exps / total
 
     return run
@@ -164,7 +164,7 @@ def _cross_entropy(node: Node, s: Setting) -> Function:
 @rule(ops.CrossEntropyGrad, into=FORWARD)
 def _cross_entropy_grad(node: Node, s: Setting) -> Function:
     classes = torch.arange(node.out.type.shape[1], device=s.device).unsqueeze(1)
-    return lambda probabilities, label: probabilities - (classes == label).to(torch.float32)
+    return lambda probabilities, label: probabilities - (classes == label.reshape(-1, 1, 1)).to(torch.float32)
 
 
 @rule(ops.MaxAbs, into=FORWARD)

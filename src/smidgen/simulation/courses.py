@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ from smidgen.simulation.images import CourseImages, centred
 from smidgen.simulation.layout import in_parts
 from smidgen.simulation.running import Simulation
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 CPU_STEPS = 64  # between two reports of progress: a processor takes seconds for as many
 KEPT_BYTES = 1 << 33  # of the front's outputs for the test images: more is computed again at each test
 
@@ -80,20 +83,28 @@ def simulate(
     rates = _checked(programs, data, course, learning_rates, device)
     if device == "host":
         return _run_on_host(programs, data, course, rates, on_progress)
-    graphs, done = [p.graph for p in programs], []
-    at_once = len(graphs)
-    while graphs:
+    fleet = [(program.graph, rate) for program, rate in zip(programs, rates, strict=True)]
+
+    def run(some: Sequence[tuple[Graph, float]]) -> Simulated:
+        return _run([graph for graph, _ in some], data, course, [rate for _, rate in some], device, on_progress)
+
+    return _joined(as_memory_allows(fleet, run, f"{device} has too little memory for one device of {fleet[0][0].name}"))
+
+
+def as_memory_allows(fleet: Sequence[Item], run: Callable[[Sequence[Item]], Result], too_little: str) -> list[Result]:
+    """Run a fleet in as many parts, one after another, as the GPU's memory asks for."""
+    done, at_once = list[Result](), len(fleet)
+    while fleet:
         try:
-            part = _run(graphs[:at_once], data, course, rates[:at_once], device, on_progress)
+            done.append(run(fleet[:at_once]))
         except torch.OutOfMemoryError:
             if at_once == 1:
-                raise InputError(f"{device} has too little memory for one device of {graphs[0].name}") from None
+                raise InputError(too_little) from None
             at_once = -(-at_once // 2)
             torch.cuda.empty_cache()
             continue
-        done.append(part)
-        graphs, rates = graphs[at_once:], rates[at_once:]
-    return _joined(done)
+        fleet = fleet[at_once:]
+    return done
 
 
 def _joined(parts: Sequence[Simulated]) -> Simulated:

@@ -94,9 +94,9 @@ class Fleet:
     slots: tuple[Mapping[int, int], ...]  # by graph: the places of its exponents → the fleet's
 
 
-def merge(graphs: Sequence[Graph]) -> Fleet:
-    """The fleet of these training steps, which take the same image and label."""
-    merger = _Merger()
+def merge(graphs: Sequence[Graph], own_samples: bool = False) -> Fleet:
+    """The fleet of these training steps, which take the same image and label, or each its own."""
+    merger = _Merger(own_samples)
     for graph in graphs:
         refuse_variables(graph, "a fleet")
         merger.add(graph)
@@ -106,7 +106,8 @@ def merge(graphs: Sequence[Graph]) -> Fleet:
 class _Merger:
     """Adds graphs one after another; `known` finds the value of a key."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_samples: bool) -> None:
+        self.own_samples = own_samples
         self.graphs: list[Graph] = []
         self.known: dict[object, FleetValue] = {}
         self.nodes: dict[object, FleetNode] = {}
@@ -255,7 +256,8 @@ class _Merger:
 
     def _lanes(self) -> set[int]:
         """The numbers of the values that differ from device to device: what depends on something that does."""
-        lanes = {self.known["step state"].number, self.known["rate"].number}
+        own = ("step state", "rate", *(("image", "label") if self.own_samples else ()))
+        lanes = {self.known[what].number for what in own}
         lanes |= {self.known[key].number for key in self.held}
         for key, whole in self.wholes.items():
             first, *rest = whole.values()

@@ -30,13 +30,14 @@ MOST_IMAGES = 2048
 
 
 class Simulation:
-    """Devices that learn in lockstep, one for each training step given: the same image and label for all.
+    """Devices that learn in lockstep, one for each training step given: the same image and label for all, or its own.
 
-    Device d computes what graph d says, byte for byte.
+    Device d computes what graph d says, byte for byte. With `own_samples` images have a dimension of devices behind the
+    first.
     """
 
-    def __init__(self, graphs: Sequence[Graph], device: str | torch.device = "cpu") -> None:
-        self.merged: Fleet = merge(graphs)
+    def __init__(self, graphs: Sequence[Graph], device: str | torch.device = "cpu", own_samples: bool = False) -> None:
+        self.merged: Fleet = merge(graphs, own_samples)
         self.s: Setting = setting(device, len(graphs))
         self.parameters: Values = {}
         self.constants: Values = {}
@@ -125,36 +126,43 @@ class Simulation:
 
     @property
     def boundary_bytes(self) -> int:
-        """The bytes of the front's outputs for one image."""
-        return sum(4 * v.type.size for v in self.boundary)
+        """The bytes of the front's outputs for one image, or one of each device."""
+        return sum(4 * v.type.size * (self.s.devices if v.lanes else 1) for v in self.boundary)
 
     def chunk(self, images: int) -> int:
         """Return how many of `images` the front runs ahead for."""
         return max(1, min(images, MOST_IMAGES, CHUNK_BYTES // self.boundary_bytes))
 
     def front(self, images: Tensor) -> list[Tensor]:
-        """int8 images [n, height, width, colours] → what the front gives, each [n, channels, …]."""
+        """int8 images [n, height, width, colours] → what the front gives, each [n, 1, channels, …].
+
+        Of images [n, devices, height, width, colours] each [n, devices, channels, …].
+        """
         largest = max((v.type.size for n in self._front_nodes for v in n.outs), default=images[0].numel())
         at_once = max(1, min(len(images), FRONT_BYTES // (8 * largest)))
         parts = [self._front(part) for part in in_parts(images, at_once)]
         return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
 
     def _front(self, images: Tensor) -> list[Tensor]:
-        type_ = self.merged.image.type
-        shifted = images.to(self.s.device, torch.float32) - zero_of(type_)
-        values = {**self.constants, self.merged.image: shifted.movedim(-1, 0).unsqueeze(0).contiguous()}
+        image = self.merged.image
+        shifted = images.to(self.s.device, torch.float32) - zero_of(image.type)
+        lanes = shifted if image.lanes else shifted.unsqueeze(1)
+        values = {**self.constants, image: lanes.movedim((1, -1), (0, 1)).contiguous()}
         for node in self._front_nodes:
             self._run(node, values)
-        return [values[v][0].transpose(0, 1).contiguous() for v in self.boundary]
+        return [values[v].movedim(2, 0).contiguous() for v in self.boundary]
 
     def _run(self, node: FleetNode, values: Values) -> None:
         outs = self._functions[id(node)](*(values[v] for v in node.ins))
         values.update(zip(node.outs, outs if isinstance(outs, tuple) else (outs,), strict=True))
 
     def step(self, shared: Sequence[Tensor], label: Tensor, rates: Tensor) -> Tensor:
-        """One step on the image of which the front gave `shared` (each [1, channels, …]); the loss of each device."""
+        """One step on the image of which the front gave `shared` (each [1, 1, channels, …]); the loss of each device.
+
+        The label is [1]; where each device has its own sample, both have all devices in place of the last 1.
+        """
         values: Values = {**self.constants, **self.parameters}
-        values.update({v: t.transpose(0, 1).unsqueeze(0) for v, t in zip(self.boundary, shared, strict=True)})
+        values.update({v: t.movedim(0, 2) for v, t in zip(self.boundary, shared, strict=True)})
         values[self.merged.label], values[self.merged.rate] = label, rates
         looked, peaks = self._tables.look_up(), []
         before = [t.clone() for t in self.mutable()] if self._below is not None else []
@@ -214,7 +222,7 @@ class Simulation:
     def scores(self, shared: Sequence[Tensor]) -> Tensor:
         """The logits of every device for n images of which the front gave `shared`: [devices, n, classes]."""
         values: Values = {**self.constants, **self.parameters}
-        values.update({v: t.transpose(0, 1).unsqueeze(0) for v, t in zip(self.boundary, shared, strict=True)})
+        values.update({v: t.movedim(0, 2) for v, t in zip(self.boundary, shared, strict=True)})
         for node in self._predicts:
             self._run(node, values)
         return self._chosen(values, self.merged.logits).transpose(1, 2)
@@ -232,8 +240,8 @@ class Simulation:
         return torch.cat(found, dim=1)
 
     def train(self, shared: Sequence[Tensor], labels: Tensor, rates: Tensor) -> Tensor:
-        """Steps one after another: labels [n], rates [n, devices]; the losses, [n, devices]."""
-        return self._loop.run(shared, labels, rates)
+        """Steps one after another: labels [n] or [n, devices], rates [n, devices]; the losses, [n, devices]."""
+        return self._loop.run(shared, labels.reshape(len(labels), -1), rates)
 
     def mutable(self) -> list[Tensor]:
         """Every tensor that a step changes."""
@@ -278,7 +286,7 @@ class Loop:
     def run(self, shared: Sequence[Tensor], labels: Tensor, rates: Tensor) -> Tensor:
         if not self.simulation.recordable:
             losses = [
-                self.simulation.step([t[i : i + 1] for t in shared], labels[i : i + 1], rates[i].unsqueeze(1))
+                self.simulation.step([t[i : i + 1] for t in shared], labels[i], rates[i].unsqueeze(1))
                 for i in range(len(labels))
             ]
             return torch.stack(losses)
@@ -324,6 +332,7 @@ class Loop:
         kept, label, rate, losses, cursor = self.buffers
         at = cursor.clamp(max=len(label) - 1)
         shared = [t.index_select(0, at) for t in kept]
-        loss = self.simulation.step(shared, label.index_select(0, at), rate.index_select(0, at).reshape(-1, 1))
+        labels, rates = label.index_select(0, at).flatten(), rate.index_select(0, at).reshape(-1, 1)
+        loss = self.simulation.step(shared, labels, rates)
         losses.index_copy_(0, at, loss.unsqueeze(0))
         cursor.add_(1)

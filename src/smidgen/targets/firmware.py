@@ -189,7 +189,7 @@ def _fit_stack(graph: Graph, board: Board, bound: StackBound) -> None:
         calls = ", ".join(f"{name} {frame:,}" for name, frame in bound.path if frame)
         raise TargetError(
             f"the stack of {graph.name} can grow to {bound.bytes:,} bytes, {board.name} reserves {board.stack:,}: "
-            f"{calls}. Reserve more with --stack {-(-bound.bytes // KIB)}KB, or Board(stack=…)."
+            f"{calls}. Reserve more with Board(stack=…), for smidgen profile with --stack {-(-bound.bytes // KIB)}KB."
         )
 
 

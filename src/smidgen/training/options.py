@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -118,7 +118,31 @@ def choose_loss(graph: Graph, data: Data) -> Loss:
             return "reconstruction"
 
 
-def outputs_for(graph: Graph, data: Data, loss: Loss) -> int | None:
-    """Return how many outputs a head needs for the data; None where it is as many as the model has."""
+def options_on(graph: Graph, data: Data, options: Options, loss: Loss | None = None) -> Options:
+    """Return options with what the data decide where it is open: the loss, and how many outputs the head has.
+
+    Raise InputError where the loss cannot learn from such labels, or the options do not fit the model.
+    """
+    loss = loss or choose_loss(graph, data)
+    check_label_kind(loss, data, graph.name)
+    if data.label_kind == "nothing" and graph.scores.type.size != graph.image.type.size:
+        raise InputError(
+            f"{data.name} has no labels, which is for autoencoders, and {graph.name} gives {graph.scores.type.size:,} "
+            "scores; label the samples, as in a folder for each class"
+        )
     width = data.train.targets[0].size if data.label_kind == "vectors" else 0
-    return LOSSES[loss].outputs(len(data.classes), width, ending_of(graph).outputs)
+    outputs = options.classes or LOSSES[loss].outputs(len(data.classes), width, ending_of(graph).outputs)
+    found = replace(options, classes=outputs, loss=loss)
+    found.check()
+    return found
+
+
+def check_label_kind(loss: Loss, data: Data, name: str) -> None:
+    """Raise InputError unless a loss learns from labels of the data's kind."""
+    kind, accepted = data.label_kind, LOSSES[loss].accepts
+    if kind not in accepted:
+        fitting = " or ".join(name for name, one in LOSSES.items() if kind in one.accepts)
+        raise InputError(
+            f"{data.name} has {data.label_text}, {name} learns by {loss} from {' or '.join(accepted)}; choose the "
+            f"loss {fitting}"
+        )

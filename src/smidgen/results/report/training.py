@@ -18,9 +18,11 @@ from smidgen.learning import Course, Learned
 from smidgen.pipeline import Program
 from smidgen.results.memory import life_cycle
 from smidgen.results.profile import Profile
+from smidgen.results.report.candidates import candidates_section
 from smidgen.results.report.learned import before_learning, how_good, learning_section, quality_section
 from smidgen.results.report.page import Fact, Facts, KeyNumber, Report, Section
 from smidgen.results.report.program import instructions_section, memory_section, network_section
+from smidgen.selection.choice import Choice
 from smidgen.selection.rates import ChosenRate
 from smidgen.targets.boards import BOARDS, KIB
 from smidgen.training import Options
@@ -71,6 +73,7 @@ class TrainingRun:
     learned: Learned
     command: str
     files: tuple[Path, ...]  # that the run wrote
+    choice: Choice | None = None  # of what learns; None where a scheme was given
     profile: Profile | None = None  # of a board; None where nothing was measured
 
 
@@ -106,6 +109,8 @@ def _sections(run: TrainingRun) -> Iterator[Section]:
     board = None if run.profile is None else BOARDS[run.profile.target]
     yield quality_section(before_learning(run.program), run.learned.model, run.data)
     yield network_section(run.graph, run.scheme, run.options)
+    if run.choice is not None:
+        yield candidates_section(run.choice)
     yield learning_section(run.learned.first, run.learned.record, run.chosen)
     yield memory_section(life_cycle(run.program), run.profile, board)
     if run.profile is not None:
