@@ -117,6 +117,7 @@ class Cost:
     forward: int  # instructions
     observe: int  # with the forward pass
     solve: int
+    distance: int
     sram_without: int  # arena and state of the same program without one pass
     sram: int
 
@@ -298,14 +299,17 @@ def cost(name: str, scheme: str | None) -> Cost:
     rng, counts = np.random.default_rng(0), dict[str, int]()
     with program.start() as device:
         assert isinstance(device, BoardDevice)
-        images = [rng.integers(-128, 128, graph.image.type.shape).astype(np.int8) for _ in range(2)]
+        images = [rng.integers(-128, 128, graph.image.type.shape).astype(np.int8) for _ in range(11)]
         device.predict(images[0])
         counts["forward"] = device.counts().total
         for label, image in enumerate(images):
-            device.observe(image, label)
+            device.observe(image, label % 10)
         counts["observe"] = counts["forward"] + device.counts().total
         device.solve()
         counts["solve"] = device.counts().total
+        device.predict(images[0])
+        device.distance()
+        counts["distance"] = device.counts().total
     sram = [one.memory.peak + one.memory.state for one in (without, program)]
     return Cost(name, scheme or "head", **counts, sram_without=sram[0], sram=sram[1])
 

@@ -37,6 +37,12 @@ class UnsupportedOperatorError(ImportModelError):
         self.where, self.code, self.instead = where, code, instead
 
 
+def refuse(wrong: object, sentence: str) -> None:
+    """Raise ImportModelError with a sentence on what is wrong, where something is."""
+    if wrong:
+        raise ImportModelError(sentence)
+
+
 def nearest(code: str, known: Iterable[str], closeness: float) -> str:
     """Return what to do about an operator without a rule: use the one with the nearest name, if any is near."""
     near = difflib.get_close_matches(code, known, 1, closeness)

@@ -17,7 +17,8 @@ from smidgen.data.samples import match_classes, renumbered
 from smidgen.errors import SmidgenError
 from smidgen.frontends import export_model
 from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, ReconstructionTested
-from smidgen.inference.evaluation import area_under_curve, count_confusion, judge_classes
+from smidgen.inference.evaluation import count_confusion, judge_classes
+from smidgen.inference.scores import area_under_curve
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.results.report.learned import draw_tested

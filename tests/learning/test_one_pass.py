@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,18 @@ import numpy as np
 import pytest
 
 import smidgen as sm
+from smidgen import inference
 from smidgen.data import Data, Samples
 from smidgen.errors import InputError
+from smidgen.frontends.native import write_smg
+from smidgen.inference import ClassesTested, predict
 from smidgen.learning import Course
-from smidgen.learning.sums import KeptSums, check_belongs, read_sums, with_head, write_sums, write_taught
+from smidgen.learning.sums import KeptSums, check_belongs, measuring, read_sums, with_head, write_sums, write_taught
 from smidgen.numerics.one_pass import Sums
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
 from smidgen.training import Options
+from tests.cli.test_cli import invoke
 from tests.support.networks import inverted_residual
 from tests.targets.test_one_pass import images
 
@@ -132,3 +137,61 @@ def test_a_damaged_file_of_sums_is_refused(host: Host, tmp_path: Path) -> None:
         read_sums(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_sums(tmp_path / "none")
+
+
+def test_what_is_none_of_the_classes_is_told_by_the_distance_that_the_device_measures(
+    host: Host, tmp_path: Path
+) -> None:
+    learned = taught(host)
+    assert learned.sums is not None
+    write_taught(learned.model, learned.sums, path := tmp_path / "a.smg")
+    model, known = measuring(learned.model, path), data()
+    samples = (*known.train.images[:4], images(1, 5)[0][0][0])
+    found = predict(model, samples, target=host)
+    numpys = predict(model, samples, target="reference").predictions
+    assert [one.distance for one in numpys] == [one.distance for one in found.predictions]
+    assert [one.verdict for one in found.predictions] == ["", "", "", "", "none of these"]
+    assert found.predictions[4].text.startswith("none of these (distance ")
+    program = compile(inverted_residual(0), None, host, options=Options(3), one_pass=True)
+    with program.start() as device:
+        device.merge(learned.sums.sums)
+        device.solve()
+        for sample, one in zip(samples, found.predictions, strict=True):
+            device.predict(sample[None])
+            assert device.distance() == one.distance
+    tested = inference.test(model, known, target=host)
+    assert isinstance(tested, ClassesTested)
+    assert tested.rejected == 0
+    assert "0.00% are none of the classes" in str(tested)
+    assert measuring(learned.model, tmp_path / "none.smg") == learned.model
+    write_smg(learned.model, tmp_path / "bare.smg")
+    assert measuring(learned.model, tmp_path / "bare.smg") == learned.model
+
+
+def test_one_class_alone_is_told_from_anything_else(tmp_path: Path) -> None:
+    write_smg(inverted_residual(0), tmp_path / "m.smg")
+    usual = np.stack([image[0] for image, label in images(60) if label == 0])
+    others = np.stack([image[0] for image, label in images(30) if label])
+    half, names = len(usual) // 2, np.array(["usual", "not usual"])
+    zeros = np.zeros(len(usual), int)
+    parts = {"x": usual[:half], "y": zeros[:half], "x_test": usual[half:], "y_test": zeros[half:], "classes": names[:1]}
+    np.savez(tmp_path / "usual.npz", **parts)  # type: ignore[arg-type]
+    both = np.concatenate([usual[half:], others])
+    labels = np.arange(len(both)) >= len(usual) - half
+    np.savez(tmp_path / "both.npz", x=both, y=labels.astype(int), x_test=both, y_test=labels.astype(int), classes=names)
+    out = tmp_path / "out"
+    made = json.loads(
+        invoke("train", f"{tmp_path}/m.smg", "--one-pass", "--data", f"{tmp_path}/usual.npz", "-o", str(out), "--json")
+    )
+    assert made["classes"] == ["usual", "not usual"]
+    assert made["samples"] == [half, 0]
+    assert made["accuracy"] is None
+    (model,) = out.glob("*.smg")
+    tested = json.loads(invoke("test", str(model), "--data", f"{tmp_path}/both.npz", "--json"))
+    assert tested["accuracy"] > 0.8
+    assert tested["auc"] > 0.95
+    np.save(tmp_path / "other.npy", others[0])
+    shown = json.loads(invoke("predict", str(model), f"{tmp_path}/other.npy", "--json"))
+    assert shown["kind"] == "distance"
+    assert shown["predictions"][0]["verdict"] == "not usual"
+    assert shown["predictions"][0]["distance"] > 1

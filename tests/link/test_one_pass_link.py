@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from tests.cli.test_cli import invoke
 from tests.link.test_replay_link import built
 from tests.support.networks import inverted_residual
 from tests.support.one_pass_reference import Reference
-from tests.targets.test_one_pass import CLASSES, images, same
+from tests.targets.test_one_pass import CLASSES, check_distances, images, same
 
 
 @pytest.mark.parametrize("replay", [None, "64KB"])
@@ -49,6 +50,7 @@ def test_a_program_at_the_end_of_a_line_learns_in_one_pass_as_numpy_does(
         board.solve()
         assert reference.solve() == 0
         assert same(board.state(), reference.named())
+        check_distances(board, reference)
         board.merge(board.sums())
         assert board.sums().samples == 8
         board.merge(reference.sums, -1)
@@ -89,8 +91,8 @@ def test_the_verbs_of_a_board_teach_it_and_move_its_sums(host: Host, tmp_path: P
         np.savez(tmp_path / f"{name}.npz", x=x, y=y, x_test=x, y_test=y, classes=np.array(["a", "b", "c"]))
     port, asked = built(program, tmp_path / "out"), ("--model", f"{tmp_path}/m.smg", "--classes", "3", "--json")
 
-    def device(*words: str) -> dict[str, object]:
-        answer: dict[str, object] = json.loads(invoke("device", port, *words, *asked))
+    def device(*words: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(invoke("device", port, *words, *asked))
         return answer
 
     def whole() -> Sums:
@@ -102,8 +104,16 @@ def test_the_verbs_of_a_board_teach_it_and_move_its_sums(host: Host, tmp_path: P
     file = tmp_path / "s.sums"
     assert device("observe", "--data", f"{tmp_path}/first.npz")["samples"]
     device("solve")
+    other = images(1, 5)[0][0]
+    np.save(tmp_path / "other.npy", other[0])
+    (shown,) = device("predict", f"{tmp_path}/other.npy", "--one-pass")["predictions"]
     device("sums", "get", str(file))
     first = read_sums(file)
+    with program.start() as alone:
+        alone.merge(first.sums)
+        alone.solve()
+        alone.predict(other)
+        assert (shown["verdict"], shown["distance"]) == ("none of these", alone.distance())
     device("observe", "--data", f"{tmp_path}/second.npz")
     device("sums", "get", str(file), "--force")
     assert read_sums(file).sums == whole()

@@ -43,6 +43,7 @@ def test_any_partition_merged_in_any_order_is_everything_at_once(seed: int) -> N
         assert code == DONE
         parts.append(merged)
     assert parts[0] == whole
+    assert one_pass.limit(parts[0]).tobytes() == one_pass.limit(whole).tobytes()
     left = int(rng.integers(0, 4))  # a device that leaves is subtracted
     others = observed(x[owner != left], labels[owner != left], classes)
     gone = observed(x[owner == left], labels[owner == left], classes)
@@ -151,3 +152,55 @@ def test_the_shrinkage_and_the_temperature_follow_their_rules() -> None:
         assert abs(one_pass.shrinkage(d, freedom) / ONE - exact) < 2 / ONE
     assert one_pass.temperature(ONE, 10, 10) == ONE // 49
     assert one_pass.temperature(ONE // 2, 10_000, 2) == ONE // 2
+
+
+def spread(rng: np.random.Generator, classes: int, d: int, each: int) -> tuple[Array, Array]:
+    """Features of classes whose samples spread more in some directions than in others, and their labels."""
+    labels = np.repeat(np.arange(classes), each)
+    mixing = rng.normal(0, 1, (d, d)) * np.geomspace(1, 0.05, d) / np.sqrt(d)
+    x = rng.normal(10, 20, (classes, d))[labels] + rng.normal(0, 30, (labels.size, d)) @ mixing
+    return np.clip(np.round(x), -128, 127).astype(np.int64), labels
+
+
+@pytest.mark.parametrize(("classes", "d", "each"), [(1, 8, 3), (1, 160, 40), (10, 33, 5), (10, 160, 100), (50, 64, 2)])
+def test_the_limit_and_distances_are_those_of_float64(classes: int, d: int, each: int) -> None:
+    x, labels = spread(np.random.default_rng(classes * d), classes, d, each)
+    sums = observed(x, labels, classes)
+    means = np.stack([x[labels == c].mean(axis=0) for c in range(classes)])
+    within, freedom = x - means[labels], len(x) - classes
+    covariance = within.T @ within / freedom
+    trace = np.trace(covariance)
+    share = np.clip((covariance**2).sum() / trace**2 - 1 / freedom, 1 / d, 1)
+    limit = trace * (1 + 2.5 * np.sqrt(2 * share * (1 + 1 / freedom)))
+    found = one_pass.limit(sums)
+    assert abs(found - limit) <= 5e-5 * limit
+    for probe in np.random.default_rng(1).integers(-LARGEST, LARGEST + 1, (20, d)):
+        wanted = ((probe - means) ** 2).sum(axis=1).min() / ((each + 1) / each * limit)
+        assert abs(one_pass.distance(sums.n, sums.m, probe, found) - wanted) <= 1e-4 * wanted
+
+
+def test_the_limit_keeps_known_samples_and_leaves_out_others() -> None:
+    rng, left_out = np.random.default_rng(3), list[float]()
+    for classes, each in ((1, 10), (1, 100), (5, 5), (5, 20), (20, 5)):
+        x, labels = spread(rng, classes, 64, each + 100)
+        learned = np.arange(len(x)) % (each + 100) < each
+        sums = observed(x[learned], labels[learned], classes)
+        most = one_pass.limit(sums)
+        known = [one_pass.distance(sums.n, sums.m, one, most) for one in x[~learned]]
+        others = [one_pass.distance(sums.n, sums.m, one, most) for one in rng.permuted(x[~learned], axis=1)]
+        left_out.append(float(np.mean(np.array(known) > 1)))
+        assert np.mean(np.array(others) > 1) > 0.8
+    assert 0 < np.mean(left_out) < 0.05
+    assert max(left_out) < 0.1
+
+
+def test_samples_that_show_no_spread_leave_nothing_out() -> None:
+    x = np.random.default_rng(0).integers(-100, 101, (6, 9))
+    alike = np.tile(x[:1], (6, 1))
+    cases = (Sums.empty(3, 9), observed(x, np.arange(6), 6), observed(x[:1], np.zeros(1, int), 1))
+    for sums in (*cases, observed(alike, np.arange(6) % 2, 3)):
+        assert one_pass.limit(sums) == 0
+        assert one_pass.distance(sums.n, sums.m, 100 - x[0], one_pass.limit(sums)) == 0
+    two = observed(x, np.arange(6) % 2, 3)  # and one that was never seen
+    assert one_pass.limit(two) > 0
+    assert one_pass.distance(two.n, two.m, x[0], np.float32(0)) == 0

@@ -77,12 +77,25 @@ def _moving(name: str, op: Op, classes: int, d: int, *feeds: Feed) -> TrainingCa
 def _solving(classes: int, d: int) -> TrainingCase:
     def build(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
         head = (rng.normal(0, 1, (classes, d)).astype(np.float32), rng.normal(0, 1, classes).astype(np.float32))
-        states = tuple(g.persistent(name, data) for name, data in zip(("w", "b"), head, strict=True))
+        first = (*head, np.zeros(1, np.float32))
+        states = tuple(g.persistent(name, data) for name, data in zip(("w", "b", "limit"), first, strict=True))
         after = g.emit_all(ops.Solve(0.05), *states, *x)
-        g.update(states, after[:2])
+        g.update(states, after[:3])
         return after
 
     return case(f"solve-{classes}-{d}", ops.Solve, sums_feeds(classes, d), build)
+
+
+def _far(classes: int, d: int) -> TrainingCase:
+    """How far features lie from classes: of sums that are damaged, too, and of limits that are no numbers."""
+
+    def build(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
+        return (g.emit(ops.Distance(), *x),)
+
+    limits = np.array([0, -1, 1e-30, 0.5, 900, 40_000, np.inf, np.nan], np.float32)
+    n, m, _ = sums_feeds(classes, d)
+    feeds = (n, m, activation(1, d), Feed(Type((1,), "float32"), lambda rng: rng.choice(limits, 1)))
+    return case(f"distance-{classes}-{d}", ops.Distance, feeds, build)
 
 
 def _sample(classes: int, rng: Rng) -> Array:
@@ -98,3 +111,4 @@ def one_pass_cases(sizes: tuple[tuple[int, int], ...] = SIZES) -> Iterator[Train
         yield _moving(f"merge-{classes}-{d}", ops.MergeSums(), classes, d, *sums_feeds(classes, d), way)
         yield _moving(f"forget-class-{classes}-{d}", ops.ForgetClass(), classes, d, label(classes))
         yield _solving(classes, d)
+        yield _far(classes, d)

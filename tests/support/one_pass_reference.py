@@ -22,17 +22,21 @@ class Reference:
         return Sums(*(self.state[v] for v in self.parts.sums))
 
     def count(self, image: Array, label: int, sign: int = 1) -> int:
-        (_, _, code), after = evaluate_step(
+        (_, _, code, _), after = evaluate_step(
             self.parts.collect, self._of(self.parts.collect), image, np.array([label, sign], np.int32)
         )
         self.state |= after
         return int(code[0])
 
+    def distance(self, image: Array) -> float:
+        return float(self._look(image)[3][0, 0])
+
     def features(self, image: Array) -> Array:
-        (_, found, _), _ = evaluate_step(
-            self.parts.collect, self._of(self.parts.collect), image, np.array([0, 1], np.int32)
-        )
-        return found
+        return self._look(image)[1]
+
+    def _look(self, image: Array) -> tuple[Array, ...]:
+        sample = np.array([0, 1], np.int32)
+        return evaluate_step(self.parts.collect, self._of(self.parts.collect), image, sample)[0]
 
     def solve(self) -> int:
         (code,), after = evaluate_step(self.parts.solve, self._of(self.parts.solve))

@@ -11,6 +11,7 @@ from smidgen.errors import InputError
 from smidgen.ir import Array
 from smidgen.numerics.one_pass import MOST_SAMPLES, Sums
 from smidgen.pipeline import Program, compile
+from smidgen.targets.device import Device
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from tests.support.networks import inverted_residual
@@ -53,10 +54,22 @@ def test_a_device_observes_solves_and_then_steps_as_numpy_does(program: Program)
         assert same(device.state(), reference.named())
         right = [device.predict(image) == label for image, label in images(30)]
         assert same(device.state(), reference.named())  # a prediction changes nothing
+        check_distances(device, reference)
         assert np.mean(right) > 0.8  # of three classes, by a network of random weights
         for image, label in images(3):
             assert device.train(image, label, 0.001) == reference.train(image, label, 0.001)
             assert same(device.state(), reference.named())
+        device.predict(images(1)[0][0])
+        assert device.distance() == 0  # steps change the layers that it was measured by
+
+
+def check_distances(device: Device, reference: Reference) -> None:
+    """Compare distances with those of numpy: of images like those observed, and of another beyond the limit."""
+    known, other = [image for image, _ in images(30)[12:15]], images(1, 5)[0][0]
+    for image in (*known, other):
+        device.predict(image)
+        assert device.distance() == device.distance() == reference.distance(image)
+    assert device.distance() > 1
 
 
 def test_what_was_forgotten_left_no_trace(program: Program) -> None:
@@ -145,15 +158,18 @@ def test_one_sample_and_one_class_make_a_head(program: Program) -> None:
     (image, label), *_ = images(1)
     with program.start() as device:
         device.observe(image, label)
+        assert device.distance() == 0
         device.solve()
         assert device.predict(image) == label
+        assert device.distance() == 0
         device.observe(image, label)  # features all alike
         device.solve()
         assert device.predict(image) == label
+        assert device.distance() == 0
 
 
 def test_a_program_without_one_pass_says_so(host: Host) -> None:
     with compile(inverted_residual(0), "head", host, options=Options(CLASSES)).start() as device:
-        for refused in (device.solve, device.sums, lambda: device.observe(images(1)[0][0], 0)):
+        for refused in (device.solve, device.sums, device.distance, lambda: device.observe(images(1)[0][0], 0)):
             with pytest.raises(InputError, match="without one pass"):
                 refused()

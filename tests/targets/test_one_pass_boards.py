@@ -13,7 +13,7 @@ from smidgen.targets import find_board
 from smidgen.training import Options
 from tests.support.networks import inverted_residual
 from tests.support.one_pass_reference import Reference
-from tests.targets.test_one_pass import CLASSES, images, same
+from tests.targets.test_one_pass import CLASSES, check_distances, images, same
 
 CORES = ("cortex-m0plus", "cortex-m4", "cortex-m7", "cortex-m55", "riscv32")
 
@@ -35,6 +35,7 @@ def test_each_core_observes_solves_and_steps_as_numpy_does(board: str, scheme: s
         device.solve()
         assert reference.solve() == 0
         assert same(device.state(), reference.named())
+        check_distances(device, reference)
         for image, label in images(2):
             assert device.train(image, label, 0.001) == reference.train(image, label, 0.001)
         assert same(device.state(), reference.named())

@@ -19,7 +19,7 @@ from smidgen.frontends import check_writable, export_model
 from smidgen.inference import predict, test
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
-from smidgen.learning.sums import KeptSums, read_sums, write_sums
+from smidgen.learning.sums import KeptSums, read_sums, with_distance, write_sums
 from smidgen.numerics.one_pass import Sums
 from smidgen.pipeline import Program, compile
 from smidgen.results.summaries import BoardReplayed, BoardState, BoardTraining, BoardWatched, SumsSummary, curve
@@ -258,8 +258,10 @@ def _data(asked: verbs.BoardTrain | verbs.BoardObserve | verbs.BoardTest, graph:
 
 
 def _inference(program: Program) -> Graph:
-    """Return the model with which a board's program infers."""
-    return program.training.forward if program.training else program.graph
+    """Return the model with which a board's program infers; what learns in one pass measures distances, too."""
+    graph = program.training.forward if program.training else program.graph
+    parts = program.graph.one_pass
+    return with_distance(graph, Sums.empty(*parts.sums[1].type.shape)) if parts else graph
 
 
 def _connected(port: verbs.Port, program: Program, save_every: int = 0) -> link.LinkedDevice:

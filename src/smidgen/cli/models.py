@@ -17,6 +17,7 @@ from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.inference import predict, test
 from smidgen.ir import Array, Graph, check_inputs, evaluate
+from smidgen.learning.sums import measuring
 from smidgen.pipeline import compile
 from smidgen.quantization import Recipe, labels_for, quantize
 from smidgen.results.inspection import describe
@@ -107,6 +108,7 @@ def test_(asked: verbs.Test) -> None:
     check_file(asked.output, asked.force)
     with spinner(f"reading {asked.source}"):
         graph, data = load_model(asked, asked.model), read_data(asked, asked.source)
+        graph = measuring(graph, Path(asked.model))
     with progress(f"testing {graph.name}") as bar:
         tested = test(
             graph, data, target=asked.target, images=asked.images, audio=asked.audio,
@@ -121,7 +123,7 @@ def test_(asked: verbs.Test) -> None:
 
 
 def predict_(asked: verbs.Predict) -> None:
-    graph = read_model(asked, asked.model)
+    graph = measuring(read_model(asked, asked.model), Path(asked.model))
     with progress(f"running {graph.name}") as bar:
         found = predict(
             graph, asked.source, target=asked.target, top=asked.top, numbers=asked.numbers, label=asked.label,

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from smidgen import learning
 from smidgen.cli import verbs
 from smidgen.cli.shared import check_file, read_data
@@ -38,7 +40,8 @@ def teach(asked: verbs.Train, graph: Graph, data: Data, options: Options, files:
         export_model(learned.model, files[1])
     for warning in learned.warnings:
         warn(warning)
-    accuracy = learned.last.accuracy
+    several = np.count_nonzero(learned.sums.sums.n[:-1]) > 1
+    accuracy = learned.last.accuracy if several else None  # of one class all is right
     show(_summary(learned.model, learned.sums, tuple(map(str, files)), accuracy), asked.as_json)
 
 

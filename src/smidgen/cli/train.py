@@ -55,12 +55,15 @@ def train_(asked: verbs.Train) -> None:
     rate, augment = None if asked.rate == AUTO else shared.parse_rate(asked.rate), shared.augmentation(asked, "classes")
     course = Course(asked.epochs, rate or 0.0, asked.schedule, asked.warmup, augment, asked.seed, asked.test_every)
     course.check()
+    once = asked.one_pass and asked.scheme is None and asked.budget is None
     graph, data = shared.read_both(asked)
+    if once and len(data.classes) == 1:  # which the distance from it tells from anything else
+        data = replace(data, classes=(data.classes[0], f"not {data.classes[0]}"))
     _learned_files(asked, graph)  # refuses before work that takes long
     graph, data, options = _with_head(asked, graph, data)
     course = replace(course, augment=shared.augmentation(asked, data.label_kind))
     files, outputs = _learned_files(asked, graph), 2 if options.classes == 1 else options.classes  # one scores two
-    if asked.one_pass and asked.scheme is None and asked.budget is None:
+    if once:
         teach(asked, graph, data, options, files[:2])
         return
     names = data.names if outputs == len(data.classes) else ()
@@ -179,6 +182,8 @@ def _judge(asked: verbs.Train, graph: Graph, data: Data, options: Options, cours
             on_plan=lambda plans: bar.update(plans, 0, "planning candidates"),
         )  # fmt: skip
         offered = [one for one in found.candidates if one.start == "one pass" or not asked.one_pass]
+        if asked.target in BOARDS:
+            offered = [one for one in offered if one.on_board]
         if not offered:
             raise InputError(f"no candidate learns in one pass within {budget:,} bytes; give more, or no --one-pass")
         with open_runs(part, digest_of(offered, data.digest(), options, course, asked.effort, rate)) as runs:

@@ -5,8 +5,6 @@ QAS's factor of a channel is a number that its tensor shares, over the square of
 missing is listed, two to a byte. The factor is the same to the last bit, or it is listed as before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Functions of a program beyond run and predict: steps on labels and on kept examples, and a front end for audio."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Mapping

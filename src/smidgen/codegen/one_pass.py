@@ -1,7 +1,5 @@
 """One pass in a program's C: the frozen network and solving joined to the step, and the sizes of sums."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

@@ -4,8 +4,6 @@ The example serves a host over a byte stream (`link.h`); sources lie flat in `sr
 headers whatever the include path is.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

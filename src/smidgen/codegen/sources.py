@@ -3,8 +3,6 @@
 Kernels are files of the runtime; what is written here only calls them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -63,14 +61,9 @@ class Sources:
 
 
 def generate(
-    graph: Graph,
-    plan: Plan,
-    prefix: str = "model",
-    schedule: Schedule = WHOLE,
-    *,
-    folders: tuple[str, ...] = PORTABLE,
-    phases: Phases | None = None,
-) -> Sources:
+    graph: Graph, plan: Plan, prefix: str = "model", schedule: Schedule = WHOLE, *,
+    folders: tuple[str, ...] = PORTABLE, phases: Phases | None = None,
+) -> Sources:  # fmt: skip
     """Return the C of a graph whose tensors lie where the plan says.
 
     A graph with roles is a training step: its nodes up to the first that reads the label are what a prediction
@@ -80,18 +73,13 @@ def generate(
     check_kernels(graph)
     writer = Writer(graph, plan, prefix, schedule, phases)
     return Sources(
-        prefix=prefix,
-        files=writer.files(),
+        prefix=prefix, files=writer.files(),
         runtime=runtime_files(_symbols(graph, writer.nodes) | set(SYMBOLS if writer.audio else ()), folders),
-        constant_bytes=writer.constant_bytes,
-        state_bytes=state_bytes(graph),
-        learns=graph.roles is not None,
-        streamed_input=schedule.streamed_input,
-        calls=tuple(_calls(graph, schedule)),
+        constant_bytes=writer.constant_bytes, state_bytes=state_bytes(graph), learns=graph.roles is not None,
+        streamed_input=schedule.streamed_input, calls=tuple(_calls(graph, schedule)),
         latent=tuple(v.type.bytes for v in schedule.cut.latent) if schedule.cut else (),
-        audio_bytes=writer.audio.bytes if writer.audio else 0,
-        arena_bytes=writer.arena_bytes,
-    )
+        audio_bytes=writer.audio.bytes if writer.audio else 0, arena_bytes=writer.arena_bytes,
+    )  # fmt: skip
 
 
 def _symbols(graph: Graph, nodes: tuple[Node, ...]) -> set[str]:
@@ -162,9 +150,7 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_]*")
 def check_prefix(prefix: str) -> None:
     """Raise InputError unless files and names that begin so can lie and be linked beside all others."""
     if not _PREFIX.fullmatch(prefix):
-        raise InputError(
-            f"the prefix {prefix!r} cannot begin C names; use lower-case letters, digits and '_' after one"
-        )
+        raise InputError(f"the prefix {prefix!r} cannot begin C names; begin with a lower-case letter")
     if taken := _taken_by(prefix):
         raise InputError(f"the prefix {prefix!r} is taken by {taken}; use another, such as 'my_{prefix}'")
 

@@ -1,7 +1,5 @@
 """C spelling of names, numbers, strings, shapes and structs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np

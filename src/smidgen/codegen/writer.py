@@ -1,7 +1,5 @@
 """The text of a program: every value named once, then its four files, one readable call per node."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator
@@ -101,7 +99,8 @@ class Writer:
         at, observe = len(self.graph.nodes), len(self.graph.nodes) + len(parts.collect.nodes) - 1
         return {
             **one_pass_facts(self.graph), "phase": self._place(parts.phase), "sample": self._place(parts.sample),
-            "look": "".join(self._calls(at, observe)), "observe": "".join(self._calls(observe, observe + 1)),
+            "look": "".join(self._calls(at, observe - 1)), "far": "".join(self._calls(observe - 1, observe)),
+            "distance": self._place(self.nodes[observe - 1].out), "observe": "".join(self._calls(observe, observe + 1)),
             "solve": "".join(self._calls(observe + 1, len(self.nodes))),
             "sums": [self._place(v) for v in parts.sums],
             "observed": self._place(self.nodes[observe].outs[-1]), "solved": self._place(self.nodes[-1].outs[-1]),
@@ -172,16 +171,13 @@ class Writer:
         scores = self.graph.scores
         inputs = ["0" if self.schedule.rows(v) else self._place(v) for v in self.graph.inputs]
         body: dict[str, object] = {
-            **self._initial(),
-            "says_yes": says_yes(self.graph),
-            "score_count": scores.type.size,
+            **self._initial(), "says_yes": says_yes(self.graph), "score_count": scores.type.size,
             "params": "\n".join(self._params()),
             "calls": "" if self.schedule.cut else "".join(self._calls(0, self.forward)),
-            "score_type": C_TYPES[scores.type.dtype],
-            "scores": self._place(scores),
+            "score_type": C_TYPES[scores.type.dtype], "scores": self._place(scores),
             "input_places": ", ".join(inputs) or "0",
             "output_places": ", ".join(self._place(v) for v in self.graph.outputs),
-        }
+        }  # fmt: skip
         # Last: they declare what the rest named.
         return {**body, "places": "\n".join(self._places()), "tables": "\n".join(self.tables.values())}
 

@@ -102,45 +102,35 @@ def fit(
     or measured here; `analysis` "quick" or "full" always measures it. Schemes that it promises are searched for the
     budget of SRAM. They, the head alone and the closed-form head are then tried on the training samples at a few rates,
     each judged on samples it did not learn from, with as much work as `effort` allows; the best is kept, or a cheaper
-    one that is as good within the error. Trials run on `workers` cores of this machine, all without a number, with
-    `where` "cuda" as fleets on its GPU, or on the Ray cluster at the address `ray`; none of them changes a number, and
-    a fit that one of them began another can end. The choice is trained on this machine ("host" or "cuda") with all
-    training samples, and its program measured on the emulated board. The test samples decide nothing. A board
-    reserves some SRAM for its stack: a budget of all its SRAM is lowered by that.
-
-    `options` are those of learning, apart from the seed and from the loss, which fits the labels if none is given. The
-    model's head is kept where it scores the data's classes: by name, or as `check_head` finds by training samples.
-    Every stage leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was
-    interrupted or failed goes on. A folder that no fit made, and files that were changed since, are left alone unless
-    `force` is given: then files of these names are overwritten. `command` appears in the report as the way to repeat
-    the fit, and `more` makes a section of the report after the other stages. `preprocessing` is how pixels become
-    numbers where the model does not say so and no trial is to show it.
+    one that is as good within the error. It is trained on this machine ("host" or "cuda") with all training samples,
+    and its program measured on the emulated board. The test samples decide nothing. A board reserves some SRAM for its
+    stack: a budget of all its SRAM is lowered by that. Trials run on `workers` cores, on the GPU where `where` is
+    "cuda", or on the Ray cluster at the address `ray`; the result is the same.
+    `options` are those of learning, apart from the seed and the loss, which fits the labels if none is given, and
+    `preprocessing` is how pixels become numbers, if nothing else says so. The model's head is kept where it scores the
+    data's classes: by name, or as `check_head` finds by training samples. Every stage leaves its files in the folder;
+    one whose inputs have not changed is not run again, and a fit that was interrupted or failed goes on. Files that no
+    fit made or that were changed are left alone unless `force` is given. The report shows `command` as the way to
+    repeat the fit, and last what `more` makes.
     """
     options = _check(model, data, replace(options or Options(), seed=seed), loss, analysis)
-    most = min(parse_size(str(budget)), find_board(target).largest_budget)
-    count = usual_epochs(len(data.train)) if epochs is None else epochs
-    shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
-    course = Course(count, 0.0, augment=augment or shown, seed=seed)
-    once = replace(course, test_every=count)  # test samples are looked at once, at the end
     wish = Wish(
-        most,
-        target,
-        once,
-        options,
-        analysis,
-        where,
-        workers,
-        ray,
-        contributions,
-        effort,
-        learning_rate,
-        preprocessing,
-        command,
-    )
-    replace(course, learning_rate=learning_rate or 0.0).check()
-    check_course(course, data)
+        min(parse_size(str(budget)), find_board(target).largest_budget), target,
+        _course(data, epochs, augment, seed, learning_rate), options, analysis, where, workers, ray, contributions,
+        effort, learning_rate, preprocessing, command,
+    )  # fmt: skip
     with made_folder(Path(folder)), locked(Path(folder)):
         return _Fit(model, data, Path(folder), wish, force, on_progress).run(more)
+
+
+def _course(data: Data, epochs: int | None, augment: Augment | None, seed: int, rate: float | None) -> Course:
+    """Return the passes over the data, whose rate is chosen later and which tests once, at the end."""
+    count = usual_epochs(len(data.train)) if epochs is None else epochs
+    shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
+    course = Course(count, 0.0, augment=augment or shown, seed=seed, test_every=count)
+    replace(course, learning_rate=rate or 0.0).check()
+    check_course(course, data)
+    return course
 
 
 def _check(model: Graph, data: Data, options: Options, loss: Loss | None, analysis: Analysis | None) -> Options:

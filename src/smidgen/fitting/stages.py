@@ -52,6 +52,10 @@ ENOUGH = 200  # images held back; with fewer, a part's gain is lost in noise
 COMPARED = 3  # steps of the board that numpy takes too
 MODEL, CONTRIBUTIONS, SCHEME, CHOICE = "model.smg", "contributions.json", "scheme.json", "choice.json"
 RUNS = "choice.json.part"  # runs that are done while candidates are judged
+NO_ROOM = (
+    "the budget has no room for the sums that one pass needs on the board: it is done on this machine; learned.smg has "
+    "its head, and the program in project begins with a new one"
+)
 CHECKPOINT, PROFILE, PROJECT, REPORT = "checkpoint.ckpt", "profile.json", "project", "report.html"
 
 
@@ -203,11 +207,12 @@ class Stages:
                 on_progress=self._judging,
             )  # fmt: skip
         measured = self.contributions.conditions.judged_with > 0
-        notes = (
-            (*choice.notes, *self._other_networks()) if self.wish.effort != "quick" and choice.learned else choice.notes
-        )
         predicted = found.predicted if measured else None
-        choice = replace(choice, rows=self._counted(choice, found.candidates), predicted=predicted, notes=notes)
+        choice = replace(choice, rows=self._counted(choice, found.candidates), predicted=predicted)
+        if not choice.candidate.on_board:
+            choice = replace(choice, notes=(*choice.notes, NO_ROOM))
+        if self.wish.effort != "quick" and choice.learned:
+            choice = replace(choice, notes=(*choice.notes, *self._other_networks()))
         write_whole(self.folder / SCHEME, choice.candidate.scheme.to_json().encode() + b"\n")
         self._keep(CHOICE, choice)
         (self.folder / RUNS).unlink(missing_ok=True)
@@ -226,7 +231,7 @@ class Stages:
         by_name = {one.name: one for one in candidates}
         for row in choice.rows if self.wish.effort != "quick" else ():
             one = by_name[row.name]
-            if row.finalist and (one.scheme, one.steps) not in known:
+            if row.finalist and (one.steps or one.on_board) and (one.scheme, one.steps) not in known:
                 self.show(f"counting instructions: {row.name}", 0, 0)
                 plain = replace(one, start="new head") if one.steps else one  # a step takes as much from any head
                 program = self._compile(plain, self.wish.target)
@@ -267,7 +272,8 @@ class Stages:
         """Compile the program of a candidate; one for this machine holds the image whole."""
         return compile(
             self.graph, one.scheme, target, options=self.options, images=self._examples,
-            streamed_input=one.streamed and target == self.wish.target, one_pass=one.start == "one pass",
+            streamed_input=one.streamed and target == self.wish.target,
+            one_pass=one.start == "one pass" and (one.on_board or target != self.wish.target),
             class_names=self.data.names if self.options.classes in (1, len(self.data.classes)) else (),
         )  # fmt: skip
 

@@ -1,7 +1,5 @@
 """Readers of model files into graphs, and writers of graphs into model files, by suffix."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from smidgen.data.files import MEMORY, write_whole
-from smidgen.errors import ImportModelError, InputError
+from smidgen.errors import ImportModelError, InputError, refuse
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph
 from smidgen.ops import Gru, Lookup
@@ -93,10 +91,8 @@ def import_model(path: str | Path, memory: int = MEMORY, shapes: Mapping[str, tu
     if path.suffix.lower() not in READERS:
         kind = f"'{path.suffix}' files are" if path.suffix else "files without a suffix are"
         raise ImportModelError(f"{path.name}: {kind} not supported; supported are {', '.join(READERS)}")
-    if not path.exists():
-        raise ImportModelError(f"there is no file {path}")
-    if not path.is_file():
-        raise ImportModelError(f"{path} is not a file; a model file ({', '.join(READERS)}) is expected")
+    refuse(not path.exists(), f"there is no file {path}")
+    refuse(not path.is_file(), f"{path} is not a file; a model file ({', '.join(READERS)}) is expected")
     if shapes and path.suffix.lower() != ".onnx":
         raise ImportModelError(f"{path.name}: a shape is given, and only .onnx files leave sizes open; leave it out")
     with np.errstate(all="ignore"):  # what is no number afterwards is refused as such

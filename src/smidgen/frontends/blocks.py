@@ -1,7 +1,5 @@
 """Groups of nodes that readers of every format emit: parts of tensors, and transposed convolutions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.ir import MAX_BYTES, Array, Builder, QParams, Value
 
 Pair = tuple[int, int]
@@ -53,11 +51,9 @@ def _consecutive(places: Places) -> bool:
 
 def check_places(shape: tuple[int, ...], places: Sequence[Places]) -> None:
     """Raise unless every dimension gives at least one element, and every place exists."""
-    if len(places) != len(shape):
-        raise ImportModelError(f"it takes parts along {len(places)} dimensions of {list(shape)}")
+    refuse(len(places) != len(shape), f"it takes parts along {len(places)} dimensions of {list(shape)}")
     for axis, (along, size) in enumerate(zip(places, shape, strict=True)):
-        if not along:
-            raise ImportModelError(f"it takes nothing of dimension {axis} of {list(shape)}; export the model again")
+        refuse(not along, f"it takes nothing of dimension {axis} of {list(shape)}; export the model again")
         ends = (along[0], along[-1]) if isinstance(along, range) else along  # a range may be too long to walk
         if min(ends) < 0 or max(ends) >= size:
             raise ImportModelError(f"it takes places {min(ends)} to {max(ends)} of dimension {axis} of {list(shape)}")
@@ -67,8 +63,7 @@ def check_places(shape: tuple[int, ...], places: Sequence[Places]) -> None:
 
 def sliced(size: int, start: int | None, stop: int | None, step: int) -> range:
     """Return the places that a Python slice takes of `size` elements."""
-    if step == 0:
-        raise ImportModelError("it takes a slice with a step of 0; export the model again")
+    refuse(step == 0, "it takes a slice with a step of 0; export the model again")
     return range(*slice(start, stop, step).indices(size))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.data.files import Budget
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last, common_factors, moves, one_step
 from smidgen.ir import MAX_RANK, Array, Builder, Graph, Op, QParams, Type, Value
 from smidgen.ir.types import identifier
@@ -62,8 +62,7 @@ class Constant:
         return replace(self, data=place(self.data), steps=None if self.steps is None else place(self.steps))
 
     def transposed(self, perm: Shape) -> Constant:
-        if len(perm) != self.data.ndim:
-            raise ImportModelError(f"a constant of {list(self.shape)} should have {len(perm)} dimensions")
+        refuse(len(perm) != self.data.ndim, f"a constant of {list(self.shape)} should have {len(perm)} dimensions")
         axis = perm.index(self.axis) if len(self.scales) > 1 else 0
         return replace(self.each(lambda a: a.transpose(perm)), axis=axis)
 
@@ -223,9 +222,7 @@ class Channels:
         assert isinstance(a, FileTensor)
         shape = together(a.shape, b.shape)
         if math.prod(shape) != a.size:
-            raise ImportModelError(
-                f"{list(a.shape)} and {list(b.shape)} would both be repeated; one operand must have the result's shape"
-            )
+            raise ImportModelError(f"{list(a.shape)} and {list(b.shape)} would both be repeated; repeat one of them")
         a = self.reshape(self.int8_if_planned(a), shape)
         if isinstance(b, Constant):
             second = self._constant_operand(a, b)
@@ -293,8 +290,7 @@ class Channels:
         if rank in (3, 4) and whole and x.layout.memory == x.layout.order(channels_last(rank)):
             inner = tuple(x.shape[i] for i in channels_last(rank))
             return x.value if x.value.type.shape == (1, *inner) else self.view(x.value, inner)
-        if rank > MAX_RANK:
-            raise ImportModelError(f"an output {list(x.shape)} of {rank} dimensions; up to {MAX_RANK} are supported")
+        refuse(rank > MAX_RANK, f"an output {list(x.shape)} of {rank} dimensions; up to {MAX_RANK} are supported")
         return self.view(self.in_order(x).value, x.shape)
 
 
@@ -303,9 +299,7 @@ def together(*shapes: Shape) -> Shape:
     try:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
-        raise ImportModelError(
-            f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast together"
-        ) from None
+        raise ImportModelError(f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast") from None
 
 
 def int8_steps(steps: Array) -> Array:

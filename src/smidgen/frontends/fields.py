@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from smidgen.data.files import Budget
 from smidgen.data.pickles import Pending
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.ir import Array, QParams
 
 SCALES = (1e-12, 1e12)  # far beyond any network's, within float32
@@ -38,8 +38,7 @@ class Record:
             raise ImportModelError(f"{where} is damaged: its description cannot be read; save it again") from None
 
     def entry(self, key: str) -> object:
-        if key not in self.values:
-            raise ImportModelError(f"{self.where} has no entry '{key}'")
+        refuse(key not in self.values, f"{self.where} has no entry '{key}'")
         return self.values[key]
 
     def record(self, key: str) -> Record:

@@ -1,7 +1,5 @@
 """Layers of channels-first files as nodes of the graph: convolution, dense, pooling, means, and moves of elements."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import TransposedConv, check_places, take
 from smidgen.frontends.channels import Channels, Constant, FileTensor, Operand, Spans, int8_steps
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last
@@ -210,8 +208,7 @@ class Layers(Channels):
                 runs[-1].append(i)
             else:
                 runs.append([i])
-        if len(runs) > MAX_RANK:
-            raise ImportModelError(f"it takes parts of {list(x.shape)} along {len(places)} dimensions; take fewer")
+        refuse(len(runs) > MAX_RANK, f"it takes parts of {list(x.shape)} along {len(places)} dimensions; take fewer")
         view = self.view(x.value, tuple(math.prod(x.shape[i] for i in run) for run in runs))
         along = [every[run[0]] if len(run) == 1 else range(n) for run, n in zip(runs, view.type.shape, strict=True)]
         value = take(self.builder, view, along, self.name)
@@ -244,8 +241,7 @@ class Layers(Channels):
 
     def concat(self, xs: Sequence[Operand], axis: int) -> FileTensor:
         """Concatenate along a dimension."""
-        if not xs:
-            raise ImportModelError("it joins nothing; export the model again")
+        refuse(not xs, "it joins nothing; export the model again")
         tensors = [x if isinstance(x, FileTensor) else self.real(x) for x in xs]
         if self.q is not None and all(t.value.type.dtype == "int8" for t in tensors):
             tensors = [self.quantized(t, self.q) for t in tensors]
@@ -253,9 +249,7 @@ class Layers(Channels):
             tensors = [self.real(t) for t in tensors]
         rank = len(tensors[0].shape)
         if any(len(t.shape) != rank for t in tensors) or not -rank <= axis < rank:
-            raise ImportModelError(
-                f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}, which do not fit"
-            )
+            raise ImportModelError(f"it joins {[list(t.shape) for t in tensors]} along {axis}, which do not fit")
         axis %= rank
         wholes = [self._whole_dimensions(t) for t in tensors]
         order = max(wholes, key=lambda whole: sum(n > 1 for n in whole[0].shape))[1]  # a vector has any
@@ -275,8 +269,7 @@ class Layers(Channels):
     def _whole_dimensions(self, x: FileTensor, most: int = MAX_RANK) -> tuple[FileTensor, Shape]:
         """Return the tensor with each of at most `most` dimensions whole in memory, and their order there."""
         rank = len(x.shape)
-        if rank > most:
-            raise ImportModelError(f"{list(x.shape)} has {rank} dimensions; up to {most} are supported here")
+        refuse(rank > most, f"{list(x.shape)} has {rank} dimensions; up to {most} are supported here")
         order = _order(x.layout)
         if order is None:
             x, order = FileTensor(self.in_order(x).value, TensorLayout.of(x.shape)), tuple(range(rank))
@@ -304,8 +297,7 @@ def _order(layout: TensorLayout) -> Shape | None:
 
 def _end_padding(size: int, k: int, stride: int, pad: tuple[int, int], ceil: bool, behind: int) -> int:
     """Return the padding behind the map that windows reach into; the last `behind` of its size are padding already."""
-    if stride < 1 or k < 1:
-        raise ImportModelError(f"a window of {k} with stride {stride} is not possible")
+    refuse(stride < 1 or k < 1, f"a window of {k} with stride {stride} is not possible")
     room = size + sum(pad) - k
     windows = (-(-room // stride) if ceil else room // stride) + 1
     if ceil and (windows - 1) * stride >= size - behind + pad[0]:

@@ -11,15 +11,14 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 
 Shape = tuple[int, ...]
 
 
 def axis_of(axis: int, shape: Shape) -> int:
     """Return an axis of a shape, negative ones counted from the end."""
-    if not -len(shape) <= axis < len(shape):
-        raise ImportModelError(f"axis {axis} does not fit {list(shape)}; export the model again")
+    refuse(not -len(shape) <= axis < len(shape), f"axis {axis} does not fit {list(shape)}; export the model again")
     return axis % len(shape)
 
 

@@ -1,7 +1,5 @@
 """`.smg`, Smidgen's own files: safetensors whose metadata holds the graph in its text form."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from safetensors.numpy import save
 
 import smidgen.ops  # noqa: F401  (the text names ops by their entries in the table)
 from smidgen.data.files import MEMORY, check_size, write_whole
-from smidgen.errors import ExportError, GraphError, ImportModelError
+from smidgen.errors import ExportError, GraphError, ImportModelError, refuse
 from smidgen.ir import DTYPES, Array, Graph
 from smidgen.ir.text import parse_graph, print_graph
 
@@ -52,20 +50,16 @@ def read_smg(path: Path, memory: int = MEMORY) -> Graph:
         raise ImportModelError(f"{path.name} does not hold a valid graph: {error}") from None
     extra = sorted(tensors.keys() - {value.name for value in (*graph.constants, *graph.state)})
     if extra:
-        raise ImportModelError(
-            f"{path.name} holds {len(extra)} tensors its graph does not declare, as {extra[0][:80]!r}"
-        )
+        raise ImportModelError(f"{path.name} holds {len(extra)} tensors its graph lacks, as {extra[0][:80]!r}")
     return graph
 
 
 def _text(metadata: Mapping[str, str] | None, where: str) -> str:
     line, _, text = (metadata or {}).get(HEADER, "").partition("\n")
-    if not line.startswith("format "):
-        raise ImportModelError(f"{where} is a safetensors file without a Smidgen graph in its metadata")
+    refuse(not line.startswith("format "), f"{where} is a safetensors file without a Smidgen graph in its metadata")
     if line != f"format {FORMAT}":
         raise ImportModelError(f"{where} has {line[:40]!r}, this Smidgen reads format {FORMAT}; upgrade Smidgen")
-    if len(text) > MAX_TEXT:
-        raise ImportModelError(f"{where} describes its graph in {len(text):,} characters; the limit is {MAX_TEXT:,}")
+    refuse(len(text) > MAX_TEXT, f"{where} describes its graph in {len(text):,} characters; the limit is {MAX_TEXT:,}")
     return text
 
 

@@ -1,7 +1,5 @@
 """Inverted-residual networks in int8, as data: what the zoo draws and what the paper's release holds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from smidgen.ir import Array, Builder, Graph, QParams, Type, Value

@@ -1,7 +1,5 @@
 """The paper's release: its `.pkl` files, read without unpickling, and the same networks repacked as `.npz`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +7,7 @@ from pathlib import Path
 
 from smidgen.data.files import MEMORY, Budget, read_npz, read_whole, read_zip
 from smidgen.data.pickles import read_pickle
-from smidgen.errors import GraphError, ImportModelError
+from smidgen.errors import GraphError, ImportModelError, refuse
 from smidgen.frontends.fields import Record
 from smidgen.frontends.network import Block, Conv, Network, build
 from smidgen.ir import Array, Graph, QParams
@@ -39,8 +37,7 @@ def read_pkl(path: Path, memory: int = MEMORY) -> Graph:
     data = read_whole(path, memory)
     if data[:4] == b"PK\x03\x04":
         members = read_zip(path, Budget(memory), lambda name: name.endswith("data.pkl"))
-        if len(members) != 1:
-            raise ImportModelError(f"{path.name} should hold one data.pkl, it holds {len(members)}")
+        refuse(len(members) != 1, f"{path.name} should hold one data.pkl, it holds {len(members)}")
         (data,) = members.values()
     root = Record.of(read_pickle(data, path.name), path.name)
     if root.optional("feature_mix") is not None:
@@ -55,8 +52,7 @@ def _pkl_layer(record: Record) -> _Layer:
 
 
 def _pkl_block(record: Record) -> _Stages:
-    if record.optional("se") is not None:
-        raise ImportModelError(f"{record.where} has squeeze-and-excitation, which is not supported")
+    refuse(record.optional("se") is not None, f"{record.where} has squeeze-and-excitation, which is not supported")
     expand, residual = record.optional("pointwise1"), record.optional("residual")
     layers = [*([] if expand is None else [expand]), record.record("depthwise"), record.record("pointwise2")]
     return [*map(_pkl_layer, layers)], None if residual is None else (residual.record("params"), (Y, X))
@@ -68,8 +64,7 @@ def read_release_npz(path: Path, memory: int = MEMORY) -> Graph:
     arrays = read_npz(path, budget)
     meta = Record.from_json(str(_array(arrays, "meta", path.name)).encode(), f"{path.name}, meta", budget)
     convs = [_npz_layer(arrays, record, f"c{i}") for i, record in enumerate(meta.records("convs"))]
-    if not convs:
-        raise ImportModelError(f"{path.name} describes no convolutions")
+    refuse(not convs, f"{path.name} describes no convolutions")
     blocks, head = [_npz_block(block, convs) for block in meta.records("blocks")], meta.record("classifier")
     return _graph(path, NPZ_RESOLUTION, convs[0], blocks, _npz_layer(arrays, head, "fc"))
 
@@ -88,8 +83,7 @@ def _npz_block(record: Record, convs: list[_Layer]) -> _Stages:
 
 
 def _array(arrays: Mapping[str, Array], name: str, where: str) -> Array:
-    if name not in arrays:
-        raise ImportModelError(f"{where} has no array '{name}'")
+    refuse(name not in arrays, f"{where} has no array '{name}'")
     return arrays[name]
 
 
@@ -131,8 +125,7 @@ def _conv(layer: _Layer) -> Conv:
     record, w, kernel = layer.record, layer.w, layer.record.integers(layer.kernel)
     groups = record.integer("groups")
     _check_arrays(layer)
-    if w.shape[2:] != kernel:
-        raise ImportModelError(f"{record.where} declares a kernel of {kernel}, its weights are {list(w.shape)}")
+    refuse(w.shape[2:] != kernel, f"{record.where} declares a kernel of {kernel}, its weights are {list(w.shape)}")
     if groups not in (1, w.shape[0]) or (groups > 1 and w.shape[1] != 1):
         raise ImportModelError(
             f"{record.where} has {groups} groups over weights {list(w.shape)}; only 1, or one per channel "
@@ -146,9 +139,7 @@ def _conv(layer: _Layer) -> Conv:
 def _classifier(layer: _Layer) -> Conv:
     _check_arrays(layer)
     if layer.w.shape[2:] != (1, 1):
-        raise ImportModelError(
-            f"{layer.record.where} needs weights [classes, channels, 1, 1], not {list(layer.w.shape)}"
-        )
+        raise ImportModelError(f"{layer.record.where} needs weights [out, in, 1, 1], not {list(layer.w.shape)}")
     return Conv(layer.w.transpose(0, 2, 3, 1), layer.b, tuple(layer.scales.tolist()), layer.params.qparams(*Y))
 
 

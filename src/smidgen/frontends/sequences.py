@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.channels import Constant, FileTensor, Operand, together
 from smidgen.frontends.layers import Layers
 from smidgen.frontends.layout import Shape, TensorLayout
@@ -85,10 +85,7 @@ class Sequences(Layers):
         (rows, columns), matrices = x.shape[-2:], math.prod(x.shape[:-2])
         if matrices != count:
             if matrices != 1 or count > MOST_REPEATED:
-                raise ImportModelError(
-                    f"{list(x.shape)} would be repeated to {count:,}; repeat it as a whole, {MOST_REPEATED:,} times at "
-                    "most"
-                )
+                raise ImportModelError(f"{list(x.shape)} would be repeated to {count:,}; {MOST_REPEATED:,} is the most")
             flat = self.reshape(x, x.shape[-2:])
             source = self.view(self.arranged(flat, flat.layout.order((0, 1))).value, (1, 1, 1, x.size))
             repeated = self.builder.emit(ops.Pick((0,) * count), source)
@@ -122,8 +119,7 @@ class Sequences(Layers):
     ) -> FileTensor:
         """Normalize each row of the last `count` dimensions, then scale and shift element by element."""
         rank = len(x.shape)
-        if not 1 <= count <= rank:
-            raise ImportModelError(f"it normalizes {count} dimensions of {list(x.shape)}; export the model again")
+        refuse(not 1 <= count <= rank, f"it normalizes {count} dimensions of {list(x.shape)}; export the model again")
         x = self.int8_if_planned(x)
         shape = x.shape[rank - count :]
         places = {place for i in range(rank - count, rank) for place in x.layout.places(i)}
@@ -141,8 +137,7 @@ class Sequences(Layers):
     ) -> FileTensor:
         """Normalize all elements of each group of channels, which are dimension 1."""
         rank = len(x.shape)
-        if rank not in (3, 4):
-            raise ImportModelError(f"it normalizes groups of {list(x.shape)}; give one or two dimensions of a map")
+        refuse(rank not in (3, 4), f"it normalizes groups of {list(x.shape)}; give one or two dimensions of a map")
         source, channels = self.to_map(self.int8_if_planned(x)), x.shape[1]
         scales, shifts = _spread(scale, 1.0, (channels,)), _spread(shift, 0.0, (channels,))
         return self.from_map(self._normalized(source, epsilon, groups, scales, shifts, scale), rank)

@@ -1,7 +1,5 @@
 """Passes over graphs as files give them: several nodes that amount to one op, and transposes that cancel out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

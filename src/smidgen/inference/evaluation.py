@@ -20,10 +20,9 @@ from smidgen.data.pixels import pixel_encoding
 from smidgen.data.samples import match_classes
 from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
-from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, class_count, names_of, real
+from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, Scored, class_count, names_of, real
 from smidgen.ir import Array, Graph
-from smidgen.quantization import GivenPixels, PixelChoice, labels_for
-from smidgen.quantization.pixels import TRIED
+from smidgen.quantization.pixels import TRIED, GivenPixels, PixelChoice, labels_for
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
@@ -96,10 +95,14 @@ class ClassesTested(_Judged):
     note: str  # on how the classes of the data were matched with the model's; may be empty
     classes: tuple[ClassTested, ...]
     confusion: Confusion
+    rejected: float | None = None  # share of the samples that lie too far from all classes, where that is measured
+    auc: float | None = None  # of a model that knows one class: how often a sample of the other lies further from it
     told: Literal["classes"] = "classes"
 
     def _lines(self) -> tuple[str, ...]:
-        return _accuracy(self.accuracy, self.samples, "right"), self.note
+        far = "" if self.rejected is None else f"{self.rejected:.2%} are none of the classes by their distance"
+        area = "" if self.auc is None else f"area under the curve of distances {self.auc:.4f}"
+        return _accuracy(self.accuracy, self.samples, "right"), self.note, far, area
 
     def _tables(self) -> Shown:
         return _class_tables(self.classes, self.confusion)
@@ -238,8 +241,7 @@ def test(
     their order. Vectors are compared with the model's outputs, as yes and no if they hold only 0 and 1, maps with its
     cells. A model whose output has its input's shape is judged by how well it reconstructs samples, and by how well
     that distinguishes two classes. `audio` defines how audio becomes the input if the model does not, `preprocessing`
-    how pixels do; for a float32 model that does not say it, the training samples may show it, as for `quantize`. The
-    result is the same for any number of `threads`, by default one per core.
+    how pixels do, which training samples may show. The result is the same for any number of `threads`, one per core.
     """
     if images is not None and images < 1:
         raise InputError(f"a model cannot be tested on {images} samples; give 1 or more")
@@ -250,10 +252,9 @@ def test(
         )
     samples = data.test if images is None else data.test.spread(images)
     model, where = with_front_end(model, samples.images, audio), meaning.where_to_run(model, target)
-    tried = data.train.spread(TRIED)
-    labelled = labels_for(model, data, tried)
-    model, pixels = meaning.with_pixels(model, tried.images, labelled, preprocessing, threads, on_progress)
-    count = threads_for(len(samples), FEWEST, threads)
+    tried, count = data.train.spread(TRIED), threads_for(len(samples), FEWEST, threads)
+    known = labels_for(model, data, tried)
+    model, pixels = meaning.with_pixels(model, tried.images, known, preprocessing, threads, on_progress)
     return replace(_Test(model, data, samples, where, count, on_progress).run(), pixels=pixels)
 
 
@@ -282,7 +283,7 @@ class _Test:
         if data.label_kind == "maps" and kind == "cells":
             return self.cells()
         binary = kind == "numbers" and len(data.classes) == class_count(model)
-        if data.label_kind == "classes" and (kind == "classes" or binary):
+        if data.label_kind == "classes" and (kind in ("classes", "distance") or binary):
             return self.classes()
         labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
         raise InputError(
@@ -291,21 +292,28 @@ class _Test:
         )
 
     def scores(self) -> Iterator[Array]:
+        return (one.scores for one in self.scored())
+
+    def scored(self) -> Iterator[Scored]:
         """Yield the model's scores for each sample in turn."""
         inputs = in_order(partial(as_input, encoding=pixel_encoding(self.model)), self.samples.images, self.threads)
-        for done, scores in enumerate(meaning.scores_of(self.model, inputs, self.target, self.threads), start=1):
-            yield scores
+        for done, scored in enumerate(meaning.scores_of(self.model, inputs, self.target, self.threads), start=1):
+            yield scored
             self.on_progress(InferenceProgress(done, len(self.samples)))
 
     def classes(self) -> ClassesTested:
         count = class_count(self.model)
         matched = match_classes(self.data.classes, self.data.names, self.model.classes, count, self.model.name)
         truth = np.array([matched.places[label] for label in self.samples.labels])
-        predicted = np.array([int(meaning.chosen(self.model, scores.reshape(-1))) for scores in self.scores()])
-        confusion = count_confusion(truth, predicted, count)
+        scored = list(self.scored())
+        predicted = np.array([meaning.chosen_by(self.model, one) for one in scored])
+        far = np.array([one.distance for one in scored if one.distance is not None])
+        confusion, usual = count_confusion(truth, predicted, count), meaning.usual_class(self.model)
+        both = usual is not None and len(set(truth.tolist())) == 2
         return ClassesTested(
             *self.names, len(truth), float((truth == predicted).mean()), matched.note,
-            judge_classes(matched.names, confusion), confusion,
+            judge_classes(matched.names, confusion), confusion, float((far > 1).mean()) if far.size else None,
+            meaning.area_under_curve(far[truth == usual], far[truth != usual]) if both else None,
         )  # fmt: skip
 
     def cells(self) -> CellsTested:
@@ -360,7 +368,7 @@ class _Test:
         normal, auc = None, None
         if len(found) == len(classes) == 2:  # the class without a fault, the first if no name shows which
             place = next((place for place, name in enumerate(classes) if name.casefold() in NORMAL), 0)
-            normal, auc = classes[place], area_under_curve(errors[labels == place], errors[labels != place])
+            normal, auc = classes[place], meaning.area_under_curve(errors[labels == place], errors[labels != place])
         return ReconstructionTested(
             *self.names, len(errors), float(errors.mean()), float(errors.min()), float(errors.max()), tuple(found),
             normal, auc,
@@ -390,10 +398,3 @@ def _judge_number(name: str, off: Array, wanted: Array) -> NumberTested:
     spread = float(np.square(wanted - wanted.mean()).sum())
     explained = 1 - float(np.square(off).sum()) / spread if spread else None
     return NumberTested(name, float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())), explained)
-
-
-def area_under_curve(normal: Array, others: Array) -> float:
-    """Return how often one of the others is larger than one of the normal numbers, ties counted as half."""
-    ordered = np.sort(normal)
-    below = np.searchsorted(ordered, others, "left") + np.searchsorted(ordered, others, "right")
-    return float(below.mean() / 2 / len(normal))

@@ -23,13 +23,23 @@ from smidgen.data.pixels import PixelEncoding, pixel_encoding
 from smidgen.data.samples import evenly
 from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
-from smidgen.inference.scores import HALF, InferenceProgress, Kind, ProgressCallback, names_of, probabilities, real
+from smidgen.inference.scores import (
+    HALF,
+    InferenceProgress,
+    Kind,
+    ProgressCallback,
+    Scored,
+    names_of,
+    probabilities,
+    real,
+)
 from smidgen.ir import Array, Graph
 from smidgen.quantization import GivenPixels, PixelChoice
 from smidgen.quantization.pixels import TRIED, needs_trial
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
+NONE = "none of these"
 TOP = 3  # classes predicted for each sample
 NUMBERS_SHOWN = 8
 
@@ -71,10 +81,14 @@ class Prediction:
     cells: tuple[MapCell, ...] = ()
     numbers: tuple[float, ...] = ()
     error: float | None = None  # mean squared, of the reconstruction
+    distance: float | None = None  # from the nearest class, of a model that learned in one pass; above 1 none is near
+    verdict: str = ""  # by the distance: none of these, or of a model that knows one class whether it is that
 
     @property
     def text(self) -> str:
         """The prediction in words."""
+        if self.verdict:
+            return ", ".join((f"{self.verdict} (distance {self.distance:.3g})", *map(str, self.classes)))
         if self.error is not None:
             return f"{self.error:.6g}"
         if self.numbers:
@@ -85,7 +99,7 @@ class Prediction:
 
 HEADS: dict[Kind, str] = {
     "classes": "likeliest classes", "cells": "cells above 50 %: class and centre (x, y)", "numbers": "output",
-    "reconstruction": "reconstruction error (mean squared)",
+    "reconstruction": "reconstruction error (mean squared)", "distance": "verdict (distance: 1 is the limit)",
 }  # fmt: skip
 
 
@@ -112,6 +126,7 @@ class Predictions:
             table.add_column("", justify="right")
         for one in self.predictions:
             ranked = [text for rank in one.classes for text in (rank.name, f"{rank.probability:.1%}")]
+            ranked = [one.verdict, "", *ranked][: max(len(ranked), 2)] if one.verdict else ranked
             table.add_row(one.sample, *(ranked if self.kind == "classes" else [one.text]))
         return Group(f"{self.model} on {self.target}", *([str(self.pixels)] if self.pixels else []), "", table)
 
@@ -159,9 +174,9 @@ def predict(
                 waiting.append(one)
                 yield one[-1]
 
-        for scores in meaning.scores_of(model, inputs(), target, count):
+        for scored in meaning.scores_of(model, inputs(), target, count):
             name, array, one = waiting.popleft()
-            made.append(_prediction(model, name, kind, top, scores, array, one))
+            made.append(_prediction(model, name, kind, top, scored, array, one))
             on_progress(InferenceProgress(len(made), len(found)))
     return Predictions(model.name, target if isinstance(target, str) else target.name, kind, tuple(made), pixels)
 
@@ -176,8 +191,11 @@ def _opened(
 
 
 def _prediction(
-    model: Graph, name: str, kind: Kind, top: int, scores: Array, sample: Array, given: Array
+    model: Graph, name: str, kind: Kind, top: int, scored: Scored, sample: Array, given: Array
 ) -> Prediction:
+    scores, far = scored.scores, scored.distance
+    if kind == "distance":
+        return Prediction(name, distance=far, verdict=names_of(model)[meaning.chosen_by(model, scored)])
     if kind == "reconstruction":
         return Prediction(name, error=meaning.reconstruction_error(model, scores, given))
     if kind == "numbers":
@@ -186,7 +204,8 @@ def _prediction(
         return Prediction(name, cells=tuple(_cells(model, scores, sample)))
     shares, names = probabilities(model, scores).ravel(), names_of(model)
     best = np.argsort(-shares, kind="stable")[:top]
-    return Prediction(name, tuple(ClassProbability(int(i), names[i], float(shares[i])) for i in best))
+    ranked = tuple(ClassProbability(int(i), names[i], float(shares[i])) for i in best)
+    return Prediction(name, ranked, distance=far, verdict=NONE if far is not None and far > 1 else "")
 
 
 def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[MapCell]:

@@ -16,20 +16,21 @@ import numpy as np
 from smidgen import codegen
 from smidgen.data import Samples
 from smidgen.errors import InputError, TargetError
-from smidgen.ir import Array, Graph, Op, Type, Value, evaluate_step
+from smidgen.ir import Array, Graph, Node, Op, Type, Value, evaluate_step
 from smidgen.ir.rewriting import producers
 from smidgen.numerics import dequantize
 from smidgen.ops.elementwise import Dequantize, Quantize, Requantize
 from smidgen.ops.lookup import Lookup
+from smidgen.ops.one_pass import Distance
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
 from smidgen.pipeline import compile
 from smidgen.quantization import GivenPixels, PixelChoice, settle_pixels
 from smidgen.quantization.batch import Passes, run_batch
-from smidgen.targets.device import Target, share_out
+from smidgen.targets.device import Device, Target, share_out
 from smidgen.threads import in_order, threads_for
 
-Kind = Literal["classes", "cells", "numbers", "reconstruction"]
+Kind = Literal["classes", "cells", "numbers", "reconstruction", "distance"]
 Ending = Literal["softmax", "sigmoid"]
 HALF = 0.5  # a probability above it is a yes
 KEEPS: tuple[type[Op], ...] = (Dequantize, Quantize, Requantize, Reshape)  # these change no number but by rounding
@@ -44,6 +45,14 @@ class InferenceProgress:
     done: int
     total: int
     doing: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The scores of a sample, and how far it lies from all classes where the graph measures that: 1 is the limit."""
+
+    scores: Array
+    distance: float | None = None
 
 
 ProgressCallback = Callable[[InferenceProgress], None]
@@ -79,38 +88,52 @@ def with_pixels(
     return (replace(graph, preprocessing=pixels.preprocessing) if pixels else graph), pixels
 
 
-def scores_of(graph: Graph, inputs: Iterable[Array], target: str | Target, threads: int) -> Iterator[Array]:
+def scores_of(graph: Graph, inputs: Iterable[Array], target: str | Target, threads: int) -> Iterator[Scored]:
     """Yield the graph's scores for each input in turn; of a streaming network, for one stream.
 
     The scores are the same for any number of threads.
     """
-    if target == REFERENCE:
-        yield from _in_numpy(graph, inputs, threads)
-        return
-    place = graph.outputs.index(graph.scores)
+    far = distance_of(graph)
+    wanted = (graph.scores, *((far.out,) if far else ()))
+    results = _in_numpy if target == REFERENCE else _in_c
+    for scores, *more in results(graph, wanted, inputs, target, threads):
+        yield Scored(scores, float(more[0].item()) if more else None)
+
+
+def _in_c(
+    graph: Graph, wanted: tuple[Value, ...], inputs: Iterable[Array], target: str | Target, threads: int
+) -> Iterator[tuple[Array, ...]]:
+    places = [graph.outputs.index(value) for value in wanted]
+
+    def run(device: Device, one: Array) -> tuple[Array, ...]:
+        outputs = device.run(one)
+        return tuple(outputs[place] for place in places)
+
     ready = replace(graph, preprocessing=None)  # the inputs are preprocessed: no front end for audio is compiled
     with compile(ready, target=target).start() as device:
-        yield from share_out(device, lambda device, one: device.run(one)[place], inputs, threads)
+        yield from share_out(device, run, inputs, threads)
 
 
-def _in_numpy(graph: Graph, inputs: Iterable[Array], threads: int) -> Iterator[Array]:
-    """Yield the scores, computed in batches: float32 may differ from single samples in the last bits, int8 does not."""
+def _in_numpy(
+    graph: Graph, wanted: tuple[Value, ...], inputs: Iterable[Array], target: str | Target, threads: int
+) -> Iterator[tuple[Array, ...]]:
+    """Yield outputs, computed in batches: float32 may differ from single samples in the last bits, int8 does not."""
     if graph.variables:
-        state, place = graph.state, graph.outputs.index(graph.scores)
+        state, places = graph.state, [graph.outputs.index(value) for value in wanted]
         for one in inputs:  # a stream: each run goes on from the variables that the one before left
             outputs, state = evaluate_step(graph, state, one)
-            yield outputs[place]
+            yield tuple(outputs[place] for place in places)
         return
 
-    def run(batch: list[Array]) -> list[Array]:
-        found: list[Array] = []
+    def run(batch: list[Array]) -> list[tuple[Array, ...]]:
+        found: dict[Value, Array] = {}
 
         def look(value: Value, array: Array) -> None:
-            if value == graph.scores:
-                found[:] = list(array)
+            if value in wanted:
+                found[value] = array
 
         run_batch(graph, np.stack(batch), look)
-        return found
+        return list(zip(*(found[value] for value in wanted), strict=True))
 
     left = iter(inputs)
     batches = iter(lambda: list(islice(left, BATCH)), [])
@@ -118,11 +141,24 @@ def _in_numpy(graph: Graph, inputs: Iterable[Array], threads: int) -> Iterator[A
         yield from found
 
 
+def distance_of(graph: Graph) -> Node | None:
+    """Return the node that gives how far a sample lies from all classes, where the graph has that as an output."""
+    return next((node for node in graph.nodes if isinstance(node.op, Distance) and node.out in graph.outputs), None)
+
+
+def usual_class(graph: Graph) -> int | None:
+    """Return the class that a graph knows alone of two, and measures distances from; None for other graphs."""
+    far = distance_of(graph)
+    counts = graph.constants.get(far.ins[0], np.zeros(1)) if far else np.zeros(1)
+    seen = np.flatnonzero(counts[:-1] > 0)
+    return int(seen[0]) if seen.size == 1 and graph.scores.type.size == 2 else None
+
+
 def kind_of(graph: Graph) -> Kind:
     """Return what the scores mean, according to their shape and to how the graph ends.
 
     Scores of the input's shape are a reconstruction, a map of them is cells. One score is a number unless the graph
-    names two classes or ends in a sigmoid; several are classes.
+    names two classes or ends in a sigmoid; several are classes, but of one class alone the distance is what is asked.
     """
     shape = graph.scores.type.shape
     if shape == graph.image.type.shape and graph.scores.type.size > 1:
@@ -133,7 +169,7 @@ def kind_of(graph: Graph) -> Kind:
         raise InputError(f"%{graph.scores.name}, the output of {graph.name}, is {list(shape)}: no list and no map")
     if graph.scores.type.size == 1 and len(graph.classes) < 2 and ending_of(graph) is None:
         return "numbers"
-    return "classes"
+    return "classes" if usual_class(graph) is None else "distance"
 
 
 def ending_of(graph: Graph) -> Ending | None:
@@ -190,7 +226,22 @@ def chosen(graph: Graph, scores: Array) -> Array:
     return np.asarray((probabilities(graph, scores)[..., 1] > HALF).astype(np.int64))
 
 
+def chosen_by(graph: Graph, scored: Scored) -> int:
+    """Return the class of a sample; where the graph knows one of two alone, the other is what lies too far from it."""
+    usual = usual_class(graph)
+    if usual is None or scored.distance is None:
+        return int(chosen(graph, scored.scores.reshape(-1)))
+    return usual if scored.distance <= 1 else 1 - usual
+
+
 def reconstruction_error(model: Graph, scores: Array, given: Array) -> float:
     """Return the mean squared difference between a model's output and its input, in the numbers they stand for."""
     difference = real(scores, model.scores.type) - real(given, model.image.type)
     return float(np.square(difference).mean())
+
+
+def area_under_curve(normal: Array, others: Array) -> float:
+    """Return how often one of the others is larger than one of the normal numbers, ties counted as half."""
+    ordered = np.sort(normal)
+    below = np.searchsorted(ordered, others, "left") + np.searchsorted(ordered, others, "right")
+    return float(below.mean() / 2 / len(normal))

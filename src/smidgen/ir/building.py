@@ -115,16 +115,8 @@ class Builder:
         read = {v for node in self._nodes for v in node.ins} | set(outputs)
         constants = {v: data for v, data in self._constants.items() if v in read}
         graph = Graph(
-            tuple(self._inputs),
-            outputs,
-            tuple(self._nodes),
-            constants,
-            self._name,
-            dict(self._state),
-            dict(self._updates),
-            self._preprocessing,
-            roles,
-            self._classes,
-        )
+            tuple(self._inputs), outputs, tuple(self._nodes), constants, self._name, dict(self._state),
+            dict(self._updates), self._preprocessing, roles, self._classes,
+        )  # fmt: skip
         verify(graph)
         return graph

@@ -178,8 +178,8 @@ class OnePass:
     sums lie in its memory. `phase` is 1 then, and 0 from the first step on.
     """
 
-    collect: Graph  # image and sample → logits, features and a code; its updates are the sums'
-    solve: Graph  # sums → the head, and a code
+    collect: Graph  # image and sample → logits, features, a code and a distance; its updates are the sums'
+    solve: Graph  # sums → the head, the limit of distances, and a code
     sums: tuple[Value, ...]  # state: counts, sums of features, sums of their products
     phase: Value  # state
     sample: Value  # input: a class, and 1 or −1

@@ -137,8 +137,8 @@ def _score(model: Graph, data: Data, on_progress: Count, threads: int | None) ->
         inputs = in_order(partial(as_input, encoding=encoding), samples.images, count)
         rows = list[Array]()
         with np.errstate(all="ignore"):  # numbers the network was not made for may overflow, and lose
-            for scores in meaning.scores_of(graph, inputs, meaning.where_to_run(graph, None), count):
-                rows.append(np.nan_to_num(meaning.probabilities(graph, scores).reshape(-1)))
+            for one in meaning.scores_of(graph, inputs, meaning.where_to_run(graph, None), count):
+                rows.append(np.nan_to_num(meaning.probabilities(graph, one.scores).reshape(-1)))
                 on_progress(done := done + 1, len(graphs) * len(samples))
         found.append(weigh(np.stack(rows), np.array(samples.labels)))
     return max(found, key=lambda one: max(one.plain.mean(), one.held.mean()))

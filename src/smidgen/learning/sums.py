@@ -14,11 +14,12 @@ from safetensors.numpy import save
 from smidgen.data.files import MEMORY, check_size, write_whole
 from smidgen.errors import InputError
 from smidgen.frontends.native import BESIDE, write_smg
-from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ir import Array, Graph, Node, Type, Value
 from smidgen.ir.rewriting import producers
 from smidgen.numerics import one_pass
 from smidgen.numerics.one_pass import Sums
 from smidgen.ops.elementwise import Dequantize
+from smidgen.ops.one_pass import FAR, Distance
 from smidgen.targets.device import check_code
 from smidgen.training.head import ending_of
 from smidgen.training.one_pass import front_fingerprint
@@ -85,6 +86,12 @@ def write_taught(model: Graph, kept: KeptSums, path: Path) -> None:
     write_smg(model, path, kept.tensors)
 
 
+def holds_sums(path: Path) -> bool:
+    """Return whether a file that was read as a model holds sums."""
+    with safe_open(path, framework="np") as file:
+        return NOTE in file.keys()  # noqa: SIM118
+
+
 def read_sums(path: Path) -> KeptSums:
     """Read the sums of a file; InputError where there are none, or they are not those that were written."""
     try:
@@ -125,6 +132,27 @@ def check_belongs(model: Graph, kept: KeptSums) -> None:
             f"the layers of {model.name} are not those that its sums were observed with: steps changed them since, or "
             "the sums are another model's"
         )
+
+
+def with_distance(model: Graph, sums: Sums) -> Graph:
+    """Return a model that also gives how far a sample lies from the nearest class of these sums: 1 is the limit."""
+    _, features = features_of_head(model)
+    limit = np.array([one_pass.limit(sums)])
+    held = {"far.n": sums.n, "far.m": sums.m, "far.limit": limit}
+    n, m, most = added = [Value(name, Type(data.shape, data.dtype.name)) for name, data in held.items()]
+    far = Node(Distance(), (n, m, features, most), (Value("far", FAR),))
+    return replace(
+        model, outputs=(*model.outputs, far.out), nodes=(*model.nodes, far),
+        constants={**model.constants, **dict(zip(added, held.values(), strict=True))},
+    )  # fmt: skip
+
+
+def measuring(model: Graph, path: Path) -> Graph:
+    """Return a model that also gives distances where its file has the sums that it was taught by, else unchanged."""
+    if path.suffix != ".smg" or not path.is_file() or not holds_sums(path):
+        return model
+    check_belongs(model, kept := read_sums(path))
+    return with_distance(model, kept.sums)
 
 
 def with_head(model: Graph, kept: KeptSums) -> Graph:

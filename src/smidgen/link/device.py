@@ -12,13 +12,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, check_inputs
 from smidgen.ir.text import fingerprint
 from smidgen.link.frames import BAUD, BoardFailed, Command, LinkError, ProcessStream, Restarted, SerialStream, Stream
 from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics, Timing
-from smidgen.memory import Plan, state_bytes
+from smidgen.memory import state_bytes
 from smidgen.pipeline import Program
 from smidgen.targets.device import (
     Device,
@@ -97,6 +96,11 @@ class LinkedDevice(Device):
     def solve(self) -> None:
         one_pass_of(self.graph)
         self._on_sums(_Action(b"", solves=True))
+
+    def distance(self) -> float:
+        one_pass_of(self.graph)
+        take = partial(self.line.take, Command.OUTPUT, LOSS.size, bytes([len(self.graph.outputs)]))
+        return float(LOSS.unpack(self._surviving(take))[0])
 
     def _on_sums(self, step: _Action) -> None:
         code = int(self._surviving(lambda: self._do(step)))
@@ -246,82 +250,6 @@ class LinkedDevice(Device):
 
     def _read_state(self) -> bytes:
         return self.line.take(Command.READ, state_bytes(self.graph)) if self.graph.state else b""
-
-
-class LinkTarget(Target):
-    """A target whose device runs already; programs are compiled as for the target given."""
-
-    def __init__(self, device: LinkedDevice, like: Target) -> None:
-        self.device, self._like = device, like
-
-    @property
-    def name(self) -> str:
-        return self.device.line.stream.name
-
-    @property
-    def frugal(self) -> bool:
-        return self._like.frugal
-
-    @property
-    def overhead(self) -> int:
-        return self._like.overhead
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        return self._like.folders
-
-    def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
-        return self._like.project(graph, sources, fields)
-
-    def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
-        """It is there already."""
-
-    def start(self, graph: Graph, sources: Sources) -> LentDevice:
-        """Return the device, whatever the graph: one that only infers is asked of what the device has learned."""
-        return LentDevice(self.device, graph)
-
-
-class LentDevice(Device):
-    """A device that somebody else closes."""
-
-    def __init__(self, device: LinkedDevice, asked: Graph) -> None:
-        self._device, self._asked = device, asked
-        self.graph, self.learns = device.graph, device.learns
-
-    def run(self, *arrays: Array) -> tuple[Array, ...]:
-        """Return the outputs of a program that infers; of one that learns its scores, in place of what is asked for."""
-        if not self.learns:
-            return self._device.run(*arrays)
-        self._device.predict(*arrays)
-        scores = self._device.output(self.graph.outputs.index(self.graph.scores))
-        return (scores,) * len(self._asked.outputs)
-
-    def predict(self, *arrays: Array) -> int:
-        return self._device.predict(*arrays)
-
-    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        return self._device.train(image, label, learning_rate)
-
-    def count(self, image: Array, label: int, sign: int) -> None:
-        self._device.count(image, label, sign)
-
-    def solve(self) -> None:
-        self._device.solve()
-
-    def audio_features(self, samples: Array) -> Array:
-        return self._device.audio_features(samples)
-
-    def outputs(self) -> tuple[Array, ...]:
-        return self._device.outputs()
-
-    def state(self) -> dict[str, Array]:
-        return self._device.state()
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        self._device.restore(state)
-
-    def close(self) -> None:
-        """Its line stays open."""
 
 
 def connect(

@@ -1,7 +1,5 @@
 """A group as it will run: its order row by row, its ring buffers, and which of its maps overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from smidgen.ir import Graph, Node, Value

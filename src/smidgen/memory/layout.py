@@ -1,7 +1,5 @@
 """The data of a plan: buffers with their lifetimes, where each of them begins, and the block of state beside them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -130,10 +128,8 @@ def state_offsets(graph: Graph) -> dict[Value, int]:
     steps = [v for v in graph.state if v not in lasting and v not in sums]
     shared_end = max(_bytes(steps), _bytes(sums))
     return {
-        **_in_order(steps, 0),
-        **_in_order(sums, shared_end - _bytes(sums)),
-        **_in_order(lasting, shared_end),
-    }
+        **_in_order(steps, 0), **_in_order(sums, shared_end - _bytes(sums)), **_in_order(lasting, shared_end),
+    }  # fmt: skip
 
 
 def _in_order(values: Iterable[Value], at: int) -> dict[Value, int]:

@@ -4,8 +4,6 @@ What is alive before and behind a stretch of consecutive nodes does not depend o
 by itself. Only dependences count: random bits belong to their tensor, not to a time, and every byte stays the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -156,14 +154,10 @@ class _Stretch:
         given = self.roots.get(node.ins[donor]) if donor is not None and made else None
         taken = self.held[given] if given is not None and given in (*self.reads[i], *self.makes[i]) else None
         return _Move(
-            1 << i,
-            follows,
-            sum(held.bytes for held in made),
-            self.working(node, False),
+            1 << i, follows, sum(held.bytes for held in made), self.working(node, False),
             tuple((held.bytes, held.readers) for held in touched if not held.outlives),
-            taken.readers if taken is not None and not taken.outlives else -1,
-            made[0].bytes if made else 0,
-        )
+            taken.readers if taken is not None and not taken.outlives else -1, made[0].bytes if made else 0,
+        )  # fmt: skip
 
     def order(self, limit: int) -> tuple[int, ...] | None:
         """Return the order found with the lowest peak, if that is below `limit`."""

@@ -1,7 +1,5 @@
 """The memory of a program: as planned, with what stands in the arena at its peak, and as measured on a board."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

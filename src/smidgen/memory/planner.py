@@ -1,7 +1,5 @@
 """Liveness, read off the node order, and a place in the arena for every buffer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ A group is a run of consecutive nodes over maps. Each computes one output row at
 it reads are there; of a map only the rows still to be read are kept. Nothing is computed twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ and a group's are the sum. How far a group has read its input by the time it wri
 composing, segment by segment, how many rows of the map that enters are made for each row of the map that leaves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache

@@ -3,8 +3,6 @@
 A step is cut so that what its frozen front makes of an image, the latent, can stand for the image.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 

@@ -24,6 +24,7 @@ ONE = 1 << 16  # of a shrinkage and of a temperature, which have 16 bits after t
 LEAST_SHRINKAGE, MOST_SHRINKAGE = 6554, 58982  # 0.1 and 0.9
 MEANS = 48  # samples a class for which its mean is half known: docs/internals/one-pass.md has the trials
 NEVER = F(-(2.0**96))  # the bias of a class without samples
+WIDE = F(12.5)  # 2 · 2.5²: samples of known classes rarely lie further out than 2.5 standard deviations of normal ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +177,38 @@ def solve(sums: Sums, scale: float, w: Array, b: Array) -> tuple[int, Array, Arr
     weights[present] = rows * (sharp / F(scale))
     biases[present] = -(sum_in_order(rows * (middle + F(0.5) * away))[:, 0] * sharp)
     return DONE, weights, biases
+
+
+def limit(sums: Sums) -> np.float32:
+    """Return the squared distance from its class's mean within which a sample of a known class lies; 0: not known.
+
+    It is tr Σ · (1 + 2.5 · √(2 · tr Σ² / (tr Σ)² · (1 + 1/ν))), Σ the covariance within classes, of ν + C samples.
+    """
+    n, m, d = sums.n.astype(np.int64), sums.m.astype(np.int64), sums.m.shape[1]
+    present = np.flatnonzero(n[:-1] > 0)
+    freedom = sums.samples - present.size
+    scatter = _scatter(sums, [(m[c], int(n[c])) for c in present])
+    trace = sum_in_order(np.diagonal(scatter)[None])[0, 0]
+    if freedom < 1 or not trace > 0:
+        return F(0)
+    twice = np.where(np.arange(d)[:, None] == np.arange(d), F(1), F(2)) * (scatter * scatter)
+    once = F(1) / F(freedom)
+    share = sum_in_order(twice[np.tril_indices(d)])[0] / (trace * trace) - once  # less what chance adds to it
+    share = min(max(share, F(1) / F(d)), F(1))  # from all directions alike to a single one
+    root = isqrt(int(WIDE * share * (F(1) + once) * F(2.0**32)))
+    return F(trace / F(freedom)) * (F(1) + F(root) * F(2.0**-16))
+
+
+def distance(n: Array, m: Array, x: Array, most: np.float32) -> np.float32:
+    """Return the squared distance of features to the nearest class's mean, over the limit; 0: that is not known."""
+    present = np.flatnonzero(n[:-1] > 0)
+    if not (most > 0 and present.size):
+        return F(0)
+    seen = n[present].astype(F)
+    away = _wrapped(n[present, None].astype(np.int64) * x.astype(np.int64) - m[present]).astype(F)
+    # Of a mean of n samples, a sample that it was not made of lies (n + 1) / n as far as of the true one.
+    shares: Array = sum_in_order(away * away)[:, 0] / (seen * (seen + F(1)) * most)
+    return F(shares.min())
 
 
 def _covariance(sums: Sums, present: Array) -> tuple[Array, int, int]:

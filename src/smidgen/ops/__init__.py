@@ -18,7 +18,7 @@ from smidgen.ops.losses import (
 from smidgen.ops.lstm import Lstm, LstmGrad, LstmSlopes
 from smidgen.ops.matmul import MatMul
 from smidgen.ops.normalize import BatchNorm, Normalize
-from smidgen.ops.one_pass import ForgetClass, MergeSums, Observe, Solve
+from smidgen.ops.one_pass import Distance, ForgetClass, MergeSums, Observe, Solve
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.resize import Pick, ResizeBilinear
 from smidgen.ops.rules import MaxAbs, Rate
@@ -31,8 +31,8 @@ from smidgen.ops.update import BiasStep, DenseStep, WeightStep
 __all__ = [
     "Activate", "Add", "AdvanceStepState", "Assign", "AvgPool", "BatchNorm", "BiasStep", "CellCrossEntropy",
     "ChannelSum", "Compare", "Concat", "Conv2D", "Crop", "CrossEntropyGrad", "Dense", "DenseStep", "Depthwise",
-    "Dequantize", "ForgetClass", "FromFloat", "Gather", "Gru", "GruGrad", "GruSlopes", "LearnedBias", "LogSoftmax",
-    "Lookup", "Lstm", "LstmGrad", "LstmSlopes", "Mask", "MatMul", "MaxAbs", "MaxPool", "Maximum", "Mean",
+    "Dequantize", "Distance", "ForgetClass", "FromFloat", "Gather", "Gru", "GruGrad", "GruSlopes", "LearnedBias",
+    "LogSoftmax", "Lookup", "Lstm", "LstmGrad", "LstmSlopes", "Mask", "MatMul", "MaxAbs", "MaxPool", "Maximum", "Mean",
     "MeanSquaredError", "MergeSums", "Mul", "Normalize", "Observe", "Overlay", "PRelu", "Pad", "Pick", "Quantize",
     "Rate", "ReconstructionError", "Requantize", "RequantizeGrad", "Reshape", "ResizeBilinear", "SigmoidCrossEntropy",
     "Softmax", "SoftmaxCrossEntropy", "Solve", "SumGrads", "Transpose", "UnitNorm", "WeightStep",

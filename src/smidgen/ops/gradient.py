@@ -16,21 +16,7 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
 from smidgen.numerics import stochastic
-from smidgen.ops.checks import (
-    MOST_SUMMED,
-    PEAK_BITS,
-    SCALAR,
-    check_channels,
-    check_dtypes,
-    check_factors,
-    check_gradient,
-    check_is,
-    check_shape,
-    check_step_state,
-    check_stream,
-    check_sums,
-    shown,
-)
+from smidgen.ops import checks
 
 T = TypeVar("T")
 GRADIENT_MOST = 127  # the largest magnitude of an int8 gradient
@@ -56,7 +42,7 @@ class Mask(Op):
     def infer(self, y: Type) -> Type:
         numerics.check_activation(self.activation)
         if y.dtype != "float32" and (y.dtype != "int8" or y.q is None or y.q.axis is not None):
-            raise GraphError(f"Mask takes float32, or int8 with one scale, not {shown(y)}")
+            raise GraphError(f"Mask takes float32, or int8 with one scale, not {checks.shown(y)}")
         return Type((mask_bytes(y.size),), "uint8")
 
     def ref(self, node: Node, y: Array) -> Array:
@@ -125,28 +111,28 @@ class GradOp(Op):
         gradients, others = parts.operands[: self.gradients], parts.operands[self.gradients :]
         if any(t.dtype != ("int8" if self.lowered else "float32") for t in gradients):
             raise GraphError(f"{what} got {types[0].dtype} gradients, lowered: {self.lowered}")
-        check_dtypes(what, self.reads if self.lowered else (*self.reads, "float32"), *others)
-        check_channels(what, *parts.operands)
+        checks.check_dtypes(what, self.reads if self.lowered else (*self.reads, "float32"), *others)
+        checks.check_channels(what, *parts.operands)
         shape = self.shape(*parts.operands)
-        check_shape(what, shape)
-        check_factors(what, self.factors, 0, 1, shape[-1])
+        checks.check_shape(what, shape)
+        checks.check_factors(what, self.factors, 0, 1, shape[-1])
         if parts.mask is not None:
-            check_is(what, "mask", parts.mask, Type((mask_bytes(math.prod(shape)),), "uint8"))
+            checks.check_is(what, "mask", parts.mask, Type((mask_bytes(math.prod(shape)),), "uint8"))
         if parts.step_state is None:
             return Type(shape, "float32")
-        check_gradient(what, *gradients)
+        checks.check_gradient(what, *gradients)
         self._check_lowered(parts.operands, Type(shape, "int8"), parts.step_state)
-        return Type(shape, "int8"), PEAK_BITS
+        return Type(shape, "int8"), checks.PEAK_BITS
 
     def _check_lowered(self, operands: tuple[Type, ...], out: Type, step_state: Type) -> None:
         """Raise GraphError unless each gradient has its exponent in the step state, and sums fit."""
         what = type(self).__name__
         if len(self.slots) != self.gradients + 1:
             raise GraphError(f"{what} of {self.gradients} gradients has {len(self.slots)} slots; one more is its own")
-        check_step_state(what, step_state, *self.slots)
-        check_stream(what, self.stream)
+        checks.check_step_state(what, step_state, *self.slots)
+        checks.check_stream(what, self.stream)
         node = Node(self, tuple(Value("x", t) for t in operands), (Value("dx", out),))
-        check_sums(what, self.bound(node), MOST_SUMMED)
+        checks.check_sums(what, self.bound(node), checks.MOST_SUMMED)
 
     def ref(self, node: Node, *arrays: Array) -> Array | tuple[Array, ...]:
         parts = self.parts(arrays)
@@ -272,14 +258,14 @@ class FromFloat(Op):
     BITS: ClassVar[int] = 8  # of a fraction, before rounding
 
     def infer(self, dy: Type, g0: Type, step_state: Type) -> tuple[Type, ...]:
-        check_dtypes("FromFloat", ("float32",), dy)
-        check_is("FromFloat", "unit", g0, SCALAR)
-        check_factors("FromFloat", (self.scale,), 1)
+        checks.check_dtypes("FromFloat", ("float32",), dy)
+        checks.check_is("FromFloat", "unit", g0, checks.SCALAR)
+        checks.check_factors("FromFloat", (self.scale,), 1)
         if len(self.slots) != 1 or self.scale > np.finfo(np.float32).max:
             raise GraphError(f"FromFloat has the scale {self.scale:g} and {len(self.slots)} slots; it has one of each")
-        check_step_state("FromFloat", step_state, *self.slots)
-        check_stream("FromFloat", self.stream)
-        return Type(dy.shape, "int8"), PEAK_BITS
+        checks.check_step_state("FromFloat", step_state, *self.slots)
+        checks.check_stream("FromFloat", self.stream)
+        return Type(dy.shape, "int8"), checks.PEAK_BITS
 
     def ref(self, node: Node, dy: Array, g0: Array, step_state: Array) -> tuple[Array, ...]:
         unit = np.float32(1) / g0[0] if g0[0] > self.TINY else np.float32(0)
@@ -309,9 +295,9 @@ class AdvanceStepState(Op):
     inplace = 0
 
     def infer(self, step_state: Type, *peak_bits: Type) -> Type:
-        check_step_state("AdvanceStepState", step_state)
+        checks.check_step_state("AdvanceStepState", step_state)
         for bits in peak_bits:
-            check_is("AdvanceStepState", "peak bits", bits, PEAK_BITS)
+            checks.check_is("AdvanceStepState", "peak bits", bits, checks.PEAK_BITS)
         if step_state.shape != (stochastic.FIRST_LEVEL + len(peak_bits),):
             raise GraphError(f"AdvanceStepState of {step_state.shape[0]} entries got {len(peak_bits)} gradients")
         return step_state
@@ -351,11 +337,11 @@ class ChannelSum(ParameterGrad):
         return GRADIENT_MOST * (dy.size // dy.shape[-1])
 
     def infer(self, dy: Type) -> Type:
-        check_channels("ChannelSum", dy)
+        checks.check_channels("ChannelSum", dy)
         if dy.dtype == "float32":
             return Type((dy.shape[-1],), "float32")
-        check_gradient("ChannelSum", dy)
-        check_sums("ChannelSum", self.bound(dy))
+        checks.check_gradient("ChannelSum", dy)
+        checks.check_sums("ChannelSum", self.bound(dy))
         return Type((dy.shape[-1],), "int32")
 
     def ref(self, node: Node, dy: Array) -> Array:

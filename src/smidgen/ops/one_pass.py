@@ -12,6 +12,8 @@ from smidgen.ops.checks import LABEL, check_is, shown
 
 SAMPLE = Type((2,), "int32")  # a class, and 1 for a sample to add, −1 for one to take out
 CODE = Type((1,), "int32")  # of one_pass: 0 where it went well
+LIMIT = Type((1,), "float32")
+FAR = Type((1, 1), "float32")  # above 1: none of the classes
 MOST_FEATURES = 4096
 MOST_CLASSES = 4096
 
@@ -106,7 +108,7 @@ class ForgetClass(SumsOp):
 
 @op
 class Solve(Op):
-    """Make the float32 head w, b of the sums. Inputs: w, b, n, m, g; the last output is a code."""
+    """Make the float32 head of the sums, and the limit of Distance. Inputs: w, b, limit, n, m, g; last comes a code."""
 
     scale: float  # of the features
 
@@ -114,31 +116,66 @@ class Solve(Op):
     takes = "float32"
     working_memory = True
 
-    def infer(self, w: Type, b: Type, n: Type, m: Type, g: Type) -> tuple[Type, ...]:
+    def infer(self, w: Type, b: Type, limit: Type, n: Type, m: Type, g: Type) -> tuple[Type, ...]:
         _check_sums("Solve", n, m, g)
+        check_is("Solve", "limit", limit, LIMIT)
         check_is("Solve", "weights", w, Type(m.shape, "float32"))
         check_is("Solve", "biases", b, Type(m.shape[:1], "float32"))
         if not 2.0**-60 <= self.scale <= 2.0**60:
             raise GraphError(f"Solve of features of a scale of {self.scale:g}; give one from 2^-60 to 2^60")
-        return w, b, CODE
+        return w, b, limit, CODE
 
-    def ref(self, node: Node, w: Array, b: Array, n: Array, m: Array, g: Array) -> tuple[Array, ...]:
+    def ref(self, node: Node, w: Array, b: Array, limit: Array, n: Array, m: Array, g: Array) -> tuple[Array, ...]:
         code, weights, biases = one_pass.solve(Sums(n, m, g), self.scale, w, b)
-        return weights, biases, np.array([code], np.int32)
+        if code == one_pass.DONE:
+            limit = np.array([one_pass.limit(Sums(n, m, g))])
+        return weights, biases, limit, np.array([code], np.int32)
 
     def moved(self, node: Node) -> int:
-        return 2
+        return 3
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
-        return (*node.ins, node.outs[2])
+        return (*node.ins, node.outs[3])
 
     def params(self, node: Node) -> Params:
-        classes, d = node.ins[3].type.shape
+        classes, d = node.ins[4].type.shape
         return {"classes": classes, "d": d, "scale": float(np.float32(self.scale))}
 
     def macs(self, node: Node) -> int:
-        classes, d = node.ins[3].type.shape
+        classes, d = node.ins[4].type.shape
         return d**3 // 6 + classes * d * d
 
 
-ON_SUMS: tuple[type[Op], ...] = (Observe, MergeSums, ForgetClass, Solve)  # whose kernels smidgen_sums.h declares
+@op
+class Distance(Op):
+    """The squared distance of features to the nearest mean, over the limit. Inputs: n, m, features, limit."""
+
+    kernel = "smg_distance_s8"
+    takes = "int32"
+
+    def infer(self, n: Type, m: Type, x: Type, limit: Type) -> Type:
+        _check_sums("Distance", n, m, Type((one_pass.triangle(m.shape[-1] if m.shape else 1),), "int32"))
+        if x.dtype != "int8" or x.q is None or x.q.axis is not None or x.shape != (1, m.shape[1]):
+            raise GraphError(f"Distance takes int8[1, {m.shape[1]}] with one scale as its features, not {shown(x)}")
+        check_is("Distance", "limit", limit, LIMIT)
+        return FAR
+
+    def ref(self, node: Node, n: Array, m: Array, x: Array, limit: Array) -> Array:
+        centred = x.astype(np.int64) - node.ins[2].type.zero
+        return np.array([[one_pass.distance(n, m, one, limit[0])] for one in centred])
+
+    def params(self, node: Node) -> Params:
+        classes, d = node.ins[1].type.shape
+        return {"classes": classes, "d": d, "zero": node.ins[2].type.zero}
+
+    def macs(self, node: Node) -> int:
+        return node.ins[1].type.size
+
+
+ON_SUMS: tuple[type[Op], ...] = (
+    Observe,
+    MergeSums,
+    ForgetClass,
+    Solve,
+    Distance,
+)  # whose kernels smidgen_sums.h declares

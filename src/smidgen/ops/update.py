@@ -16,18 +16,7 @@ from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, infer, op
 from smidgen.numerics import stochastic
 from smidgen.numerics.float32 import limit
-from smidgen.ops.checks import (
-    RATE,
-    SCALAR,
-    check_dtypes,
-    check_factors,
-    check_is,
-    check_rank,
-    check_step_state,
-    check_stream,
-    check_sums,
-    shown,
-)
+from smidgen.ops import checks
 from smidgen.ops.gradient import ChannelSum, ParameterGrad
 from smidgen.ops.rules import SGD, STEP_LIMIT, UpdateRule
 from smidgen.ops.state import MOST_DIFFERENCE, units
@@ -147,12 +136,12 @@ class Step(Op):
         self.rule.check()
         buffer = rest[self.states() - 2]
         if self.rule.buffered and buffer != self.rule.buffer(w):
-            raise GraphError(f"{what} of {list(w.shape)} has a buffer of {shown(buffer)}")
-        check_factors(what, self.factors, channels)
-        check_is(what, "rate", rate, RATE)
-        check_step_state(what, step_state, self.slot)
-        check_stream(what, self.stream)
-        check_sums(what, self.bound)
+            raise GraphError(f"{what} of {list(w.shape)} has a buffer of {checks.shown(buffer)}")
+        checks.check_factors(what, self.factors, channels)
+        checks.check_is(what, "rate", rate, checks.RATE)
+        checks.check_step_state(what, step_state, self.slot)
+        checks.check_stream(what, self.stream)
+        checks.check_sums(what, self.bound)
 
     def step_params(self, node: Node) -> Params:
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
@@ -224,10 +213,10 @@ class WeightStep(Step):
             raise GraphError(f"WeightStep of {self.bits} bits does not take {len(rest) + 1} inputs")
         sums = rest[states]
         if w.dtype != "int8" or w.q is None or not 0 <= self.axis < len(w.shape) or sums != Type(w.shape, "int32"):
-            raise GraphError(f"WeightStep of {shown(w)} along axis {self.axis} by sums of {shown(sums)}")
+            raise GraphError(f"WeightStep of {checks.shown(w)} along axis {self.axis} by sums of {checks.shown(sums)}")
         if self.bits > 8:
             packed = Type((fraction_bytes(w.size, self.bits - 8),), "uint8")
-            check_is("WeightStep", "fraction", rest[0], packed)
+            checks.check_is("WeightStep", "fraction", rest[0], packed)
         self.check_step(w.shape[self.axis], w, *rest)
         return (w, *rest[:states])
 
@@ -349,15 +338,15 @@ class DenseStep(Op):
         if len(rest) != 2 * self.rule.buffered + 4:
             raise GraphError(f"DenseStep does not take {len(rest) + 2} inputs")
         (*buffers, x, dy, rate, step_state) = rest
-        check_dtypes("DenseStep", ("float32",), w, b, x, dy)
-        check_rank("DenseStep", 2, w, x, dy)
+        checks.check_dtypes("DenseStep", ("float32",), w, b, x, dy)
+        checks.check_rank("DenseStep", 2, w, x, dy)
         fits = w.shape == (dy.shape[1], x.shape[1]) and b.shape == (dy.shape[1],) and x.shape[0] == dy.shape[0] == 1
         if not fits or w.q is not None or b.q is not None:
             raise GraphError(f"DenseStep of {list(w.shape)} by {list(dy.shape)} and {list(x.shape)}")
         for buffer, type_ in zip(buffers, (w, b), strict=False):
-            check_is("DenseStep", "buffer", buffer, type_)
-        check_is("DenseStep", "learning rate", rate, SCALAR)
-        check_step_state("DenseStep", step_state)
+            checks.check_is("DenseStep", "buffer", buffer, type_)
+        checks.check_is("DenseStep", "learning rate", rate, checks.SCALAR)
+        checks.check_step_state("DenseStep", step_state)
         return (w, b, *buffers)
 
     def moved(self, node: Node) -> int:

@@ -1,7 +1,5 @@
 """The choice of what learns, as tables and pictures: contributions, searches, budgets, a scheme over its network."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -307,18 +305,11 @@ def summarize(contributions: Contributions, graph: Graph, file: str, picture: st
     noise = math.sqrt(base * (1 - base) / given.judged_with / len(given.seeds))
     measured = sorted({one.layer for one in contributions.shares}, reverse=True)
     return AnalysisSummary(
-        contributions.model,
-        file,
-        given,
-        contributions.depths[0].accuracy,
-        contributions.base,
-        noise,
+        contributions.model, file, given, contributions.depths[0].accuracy, contributions.base, noise,
         tuple(DepthGain(one.biases, contributions.biases_gain(one.biases)) for one in contributions.depths),
         tuple(_gains(contributions, layer, str(kind_of(nodes[layer])), noise) for layer in measured),
-        contributions.bits,
-        contributions.left_out,
-        picture,
-    )
+        contributions.bits, contributions.left_out, picture,
+    )  # fmt: skip
 
 
 def _gains(contributions: Contributions, layer: int, kind: str, noise: float) -> LayerGains:

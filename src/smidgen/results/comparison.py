@@ -1,7 +1,5 @@
 """A program beside the numpy reference: are outputs, and everything that learns, the same bytes?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Pictures as data: panels of marks over two axes, which `svg` draws and tests read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat

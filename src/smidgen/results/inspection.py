@@ -1,7 +1,5 @@
 """Contents of a graph: layer by layer, and in total."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rich.console import Group
@@ -102,20 +100,14 @@ def describe(graph: Graph, given: GivenPixels = None) -> Summary:
     held = {**graph.constants, **graph.state}
     activations = [v.type.bytes for v in (*graph.inputs, *(out for node in graph.nodes for out in node.outs))]
     return Summary(
-        name=graph.name,
-        arithmetic=" and ".join(sorted({layer.dtype for layer in layers}, reverse=True)) or "nothing",
-        preprocessing=graph.preprocessing,
-        pixels=pixels,
-        classes=graph.classes,
+        name=graph.name, arithmetic=" and ".join(sorted({layer.dtype for layer in layers}, reverse=True)) or "nothing",
+        preprocessing=graph.preprocessing, classes=graph.classes, pixels=pixels,
         inputs=tuple(_tensor(value) for value in graph.inputs),
-        outputs=tuple(_tensor(value) for value in graph.outputs),
-        layers=layers,
-        macs=sum(layer.macs for layer in layers),
-        parameters=sum(value.type.size for value in held),
-        parameter_bytes=sum(value.type.bytes for value in held),
-        largest_activation_bytes=max(activations, default=0),
+        outputs=tuple(_tensor(value) for value in graph.outputs), layers=layers,
+        macs=sum(layer.macs for layer in layers), parameters=sum(value.type.size for value in held),
+        parameter_bytes=sum(value.type.bytes for value in held), largest_activation_bytes=max(activations, default=0),
         notes=graph.notes,
-    )
+    )  # fmt: skip
 
 
 def _layer(graph: Graph, node: Node, number: int | None) -> LayerSummary:
@@ -123,18 +115,11 @@ def _layer(graph: Graph, node: Node, number: int | None) -> LayerSummary:
     out = node.outs[0]
     scale, zero = _quantization(out.type)
     return LayerSummary(
-        number=number,
-        name=out.name,
-        op=type(node.op).__name__,
-        shape=out.type.shape,
-        dtype=out.type.dtype,
-        macs=node.op.macs(node),
-        parameters=sum(value.type.size for value in held),
-        parameter_bytes=sum(value.type.bytes for value in held),
-        scale=scale,
-        zero=zero,
+        number=number, name=out.name, op=type(node.op).__name__, shape=out.type.shape, dtype=out.type.dtype,
+        macs=node.op.macs(node), parameters=sum(value.type.size for value in held),
+        parameter_bytes=sum(value.type.bytes for value in held), scale=scale, zero=zero,
         weight_scales=max((len(value.type.q.scale) for value in held if value.type.q), default=0),
-    )
+    )  # fmt: skip
 
 
 def _tensor(value: Value) -> TensorSummary:
@@ -155,16 +140,10 @@ def listed(names: tuple[str, ...]) -> str:
 def _row(layer: LayerSummary) -> tuple[str, ...]:
     weights = "" if layer.weight_scales == 0 else "per tensor" if layer.weight_scales == 1 else "per channel"
     return (
-        "" if layer.number is None else str(layer.number),
-        layer.name,
-        layer.op,
-        _shape(layer.dtype, layer.shape),
-        f"{layer.macs:,}" if layer.macs else "",
-        f"{layer.parameters:,}" if layer.parameters else "",
-        "" if layer.scale is None else f"{layer.scale:.5g}",
-        "" if layer.zero is None else str(layer.zero),
-        weights,
-    )
+        "" if layer.number is None else str(layer.number), layer.name, layer.op, _shape(layer.dtype, layer.shape),
+        f"{layer.macs:,}" if layer.macs else "", f"{layer.parameters:,}" if layer.parameters else "",
+        "" if layer.scale is None else f"{layer.scale:.5g}", "" if layer.zero is None else str(layer.zero), weights,
+    )  # fmt: skip
 
 
 def _tensor_text(tensor: TensorSummary) -> str:

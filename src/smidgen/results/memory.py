@@ -1,7 +1,5 @@
 """A program's memory as data and as pictures: the arena over time, bytes alive at each node, the cost of each layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args

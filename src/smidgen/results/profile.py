@@ -1,7 +1,5 @@
 """The cost of a program: memory and instructions on an emulated board, or time on this machine, by op and by node."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,15 +15,7 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.memory import Memory, Sram
 from smidgen.pipeline import Program
-from smidgen.results.comparison import (
-    LEARNING_RATE,
-    Exactness,
-    check_learned,
-    check_request,
-    compare,
-    noise_label,
-    random_inputs,
-)
+from smidgen.results import comparison
 from smidgen.targets.boards import Clock, shown_time
 from smidgen.targets.device import restart
 from smidgen.targets.host import Host, TimedDevice, start_timed
@@ -202,7 +192,7 @@ class Profile:
     instructions: Costs[InstructionCost, int]
     time: TimeEstimate
     plan: Memory
-    exact: Exactness
+    exact: comparison.Exactness
 
     def __rich__(self) -> Group:
         s, f, i = self.sram, self.flash, self.instructions
@@ -238,17 +228,17 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     """Run a program on its emulated board: one prediction, then `steps` steps beside the reference."""
     from smidgen.targets.firmware import BoardDevice  # here, because an emulator takes a while to import
 
-    check_request(steps, seed)
+    comparison.check_request(steps, seed)
     with program.start() as device:
         if not isinstance(device, BoardDevice):
             raise InputError(f"instructions are not counted on {program.target.name}; name a board, such as cortex-m7")
         rng = np.random.default_rng(seed)
-        device.predict(*random_inputs(program.graph.prediction_inputs, rng))
+        device.predict(*comparison.random_inputs(program.graph.prediction_inputs, rng))
         forward = device.counts()
         restart(device)
-        exact = compare(program, device, steps, rng)
+        exact = comparison.compare(program, device, steps, rng)
         if program.training:
-            check_learned(device)
+            comparison.check_learned(device)
         counts, sram = device.counts() if program.training else forward, device.memory()
     step, image = counts.total if program.training else None, device.image
     code, constants = image.flash_bytes - image.constant_bytes, image.constant_bytes
@@ -281,12 +271,12 @@ def sample_instructions(program: Program) -> int:
     with program.start() as device:
         assert isinstance(device, BoardDevice)
         for step in range(WARM):
-            (image,) = random_inputs(graph.prediction_inputs, rng)
-            _, label = noise_label(graph, step)
+            (image,) = comparison.random_inputs(graph.prediction_inputs, rng)
+            _, label = comparison.noise_label(graph, step)
             if graph.one_pass is not None:
                 device.observe(image, int(label or 0))
             else:
-                device.train(image, label, LEARNING_RATE)
+                device.train(image, label, comparison.LEARNING_RATE)
         return device.counts().total
 
 
@@ -334,7 +324,7 @@ class TimeProfile:
     compiler: str
     runs: int
     times: Costs[TimeCost, float]
-    exact: Exactness
+    exact: comparison.Exactness
 
     def __rich__(self) -> Group:
         t = self.times
@@ -353,7 +343,7 @@ class TimeProfile:
 
 def time_program(program: Program, steps: int = 3, seed: int = 0, runs: int = 50) -> TimeProfile:
     """Run a program on this machine: `steps` steps beside the reference, then `runs` timed predictions and steps."""
-    check_request(steps, seed)
+    comparison.check_request(steps, seed)
     if runs < 1:
         raise InputError(f"{runs} runs cannot be timed; give 1 or more")
     host = program.target
@@ -361,13 +351,13 @@ def time_program(program: Program, steps: int = 3, seed: int = 0, runs: int = 50
         raise InputError(f"no time is measured on {host.name}, which is emulated; name host")
     rng = np.random.default_rng(seed)
     with start_timed(host, program.graph, program.sources) as device:
-        exact = compare(program, device, steps, rng)
+        exact = comparison.compare(program, device, steps, rng)
         restart(device)
-        arrays = random_inputs(program.graph.prediction_inputs, rng)
+        arrays = comparison.random_inputs(program.graph.prediction_inputs, rng)
         forward = _median(device, lambda: device.predict(*arrays), runs)
         whole = _median(device, _step(program, device, arrays[0]), runs) if program.training else forward
         if program.training:
-            check_learned(device)
+            comparison.check_learned(device)
     step = float(whole.sum()) if program.training else None
     times = count_costs(program.graph, TimeCost, float(forward.sum()), step, whole.tolist())
     return TimeProfile(program.graph.name, host.name, host.found_compiler().title, runs, times, exact)
@@ -375,8 +365,8 @@ def time_program(program: Program, steps: int = 3, seed: int = 0, runs: int = 50
 
 def _step(program: Program, device: TimedDevice, image: Array) -> Callable[[], object]:
     """Return a step on one sample."""
-    _, label = noise_label(program.graph, 0)
-    return lambda: device.train(image, label, LEARNING_RATE)
+    _, label = comparison.noise_label(program.graph, 0)
+    return lambda: device.train(image, label, comparison.LEARNING_RATE)
 
 
 def _median(device: TimedDevice, run: Callable[[], object], runs: int) -> Array:

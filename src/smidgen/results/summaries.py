@@ -1,7 +1,5 @@
 """The results that commands print: models, projects, training runs, and boards at the end of a line."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -187,7 +185,8 @@ class SumsSummary:
     def __str__(self) -> str:
         seen = sum(count > 0 for count in self.samples)
         tested = f", {Tested(self.accuracy)}" if self.accuracy is not None else ""
-        made = f"{self.model}: a head of {sum(self.samples):,} samples of {seen} classes{tested}"
+        classes = "1 class" if seen == 1 else f"{seen} classes"
+        made = f"{self.model}: a head of {sum(self.samples):,} samples of {classes}{tested}"
         return f"{made}\nsums {self.digest[:16]}, written to {', '.join(self.files)}"
 
 

@@ -1,7 +1,5 @@
 """Figures as SVG text within a page: no script, nothing to load, and notes as tooltips."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -37,6 +37,8 @@ typedef struct {
     float scale; /* of the features */
 } smg_solve_f32_params;
 
+typedef smg_observe_s8_params smg_distance_s8_params;
+
 /* Sums in place. A sample is a class and 1, or -1 to take it out; so is the sign of other sums. */
 void smg_observe_s8(const smg_observe_s8_params *p, int32_t *n, int32_t *m, int32_t *g, const int8_t *x,
                     const int32_t *sample, int32_t *code);
@@ -44,8 +46,13 @@ void smg_merge_sums(const smg_merge_sums_params *p, int32_t *n, int32_t *m, int3
                     const int32_t *other_m, const int32_t *other_g, const int32_t *sign, int32_t *code);
 void smg_forget_class(const smg_forget_class_params *p, int32_t *n, int32_t *m, int32_t *g, const int32_t *label,
                       int32_t *code);
-void smg_solve_f32(const smg_solve_f32_params *p, float *w, float *b, const int32_t *n, const int32_t *m,
+void smg_solve_f32(const smg_solve_f32_params *p, float *w, float *b, float *limit, const int32_t *n, const int32_t *m,
                    const int32_t *g, int32_t *code, void *scratch);
+
+/* The squared distance of features to the nearest class's mean, over the limit that solving found: above 1 they are of
+ * none of the classes. 0 where no limit is known. */
+void smg_distance_s8(const smg_distance_s8_params *p, const int32_t *n, const int32_t *m, const int8_t *x,
+                     const float *limit, float *distance);
 
 #ifdef __cplusplus
 }

@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was tried on the user's samples, what is kept, and why."""
+    """Candidates tried on the user's samples, the one that is kept, and why."""
 
     rows: tuple[Row, ...]
     candidate: Recipe

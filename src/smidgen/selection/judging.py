@@ -50,14 +50,19 @@ class Recipe:
     sram_bytes: int
     steps: bool = True  # False: one pass is all, or with a kept head nothing is learned
     streamed: bool = True  # the board receives the image row by row
+    on_board: bool = True  # False: the board has no room for the sums of one pass, which this machine does
 
     @property
     def name(self) -> str:
         """The candidate in words."""
         if not self.steps:
-            return "one pass" if self.start == "one pass" else "the model as it is"
-        begun = "one pass, then " if self.start == "one pass" else ""
-        return f"{begun}{self.scheme.name}"
+            return self.once or "the model as it is"
+        return f"{self.once}, then {self.scheme.name}" if self.once else self.scheme.name
+
+    @property
+    def once(self) -> str:
+        """One pass in words, where the candidate begins with it."""
+        return ("one pass" if self.on_board else "one pass here") if self.start == "one pass" else ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Latents:
-    """What the frozen front of a cut made of every sample, and of augmented views of those that are learned from."""
+    """Outputs of the frozen front of a cut, of every sample and of augmented views of those that are learned from."""
 
     plain: Array  # [samples, …]
     views: Array  # [views, samples that are learned from, …]

@@ -30,7 +30,7 @@ from smidgen.selection.trials import limit_samples
 from smidgen.training import Options
 
 Effort = Literal["quick", "normal", "thorough"]
-STEPS: Mapping[Effort, int] = {"quick": 40_000, "normal": 200_000, "thorough": 1_000_000}  # of all trials together
+STEPS: Mapping[Effort, int] = {"quick": 40_000, "normal": 400_000, "thorough": 2_000_000}  # of all trials together
 SAMPLES: Mapping[Effort, int] = {"quick": 1_000, "normal": 4_000, "thorough": 20_000}  # learned from, at most
 LEAST_STEPS = 64  # of a run
 CHEAP = 10  # a run of the head alone takes at most the work divided by this, in steps
@@ -42,7 +42,7 @@ FROM_ONE_PASS = tuple(rate / BATCH for rate in (0.05, 0.2, 1.0))
 HIGHER, HIGHEST = 2.5, 20.0 / BATCH  # the factor to the next rate where the highest was best, and where that ends
 SECOND, FINALISTS = 6, 3  # candidates in the second round, and those of the last that learn more than a head
 QUARTER, HALF, WHOLE = 1 / 4, 1 / 2, 1.0  # of the steps, in the three rounds
-ENOUGH = 30  # samples that judge, from which chance can be told from learning
+ENOUGH = 30  # samples that judge, from which learning can be distinguished from chance
 POINT = 0.01  # of accuracy: a cheaper candidate is never kept where it seems to be worse by more
 
 Tried = tuple[int, float]  # a candidate and a rate
@@ -50,7 +50,7 @@ Tried = tuple[int, float]  # a candidate and a rate
 
 @dataclass(frozen=True)
 class LadderProgress:
-    """What is tried, how many steps of all are done, and what leads."""
+    """The candidate that is tried, how many steps of all are done, and the candidate that leads."""
 
     doing: str
     done: int

@@ -73,7 +73,10 @@ def _name(budget: int) -> str:
 
 
 def _starts(graph: Graph, scheme: Scheme, plans: Planner, options: Options, budget: int) -> Iterator[Recipe]:
-    """Yield a scheme from a new or kept head, and where it fits behind one pass; the head also without any step."""
+    """Yield a scheme from a new or kept head, and behind one pass; the head also without any step.
+
+    Where the board has no room for the sums, which many classes need, one pass is done on this machine.
+    """
     head = options.head_of(graph)
     new = head.start == "new"
     one = Recipe(scheme, "new head" if new else "kept head", plans(scheme).sram, streamed=plans.streamed_input)
@@ -81,10 +84,10 @@ def _starts(graph: Graph, scheme: Scheme, plans: Planner, options: Options, budg
     if not new and not scheme.biases:
         yield replace(one, steps=False)
     if new and head.dtype == "float32" and options.loss == "softmax" and not graph.variables:
-        taken = _with_one_pass(graph, scheme, plans, options)
+        taken, once = _with_one_pass(graph, scheme, plans, options), replace(one, start="one pass", on_board=False)
         if taken is not None and taken <= budget:
-            once = replace(one, start="one pass", sram_bytes=taken)
-            yield from (once,) if scheme.biases else (once, replace(once, steps=False))
+            once = replace(once, sram_bytes=taken, on_board=True)
+        yield from (once,) if scheme.biases else (once, replace(once, steps=False))
 
 
 def _beyond(searcher: Searcher, planner: Planner, budget: int, kept: Sequence[Recipe]) -> tuple[Recipe, ...]:
@@ -95,8 +98,10 @@ def _beyond(searcher: Searcher, planner: Planner, budget: int, kept: Sequence[Re
     if found is None or found.cost <= budget:
         return ()
     scheme = replace(found.scheme, name=_name(more))
-    starts = dict.fromkeys(one.start for one in kept)
-    return tuple(Recipe(scheme, start, found.cost, streamed=planner.streamed_input) for start in starts)
+    starts = dict.fromkeys((one.start, one.on_board) for one in kept)
+    return tuple(
+        Recipe(scheme, start, found.cost, streamed=planner.streamed_input, on_board=on) for start, on in starts
+    )
 
 
 def _searched(searcher: Searcher, budget: int) -> Found | None:

@@ -5,9 +5,8 @@ A function in BACKWARD takes a gradient op's operands and returns the sums as [d
 device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from smidgen.numerics import float32
 from smidgen.ops.conv import ConvGradInput, DepthwiseGradInput
 from smidgen.ops.dense import DenseGradInput
 from smidgen.ops.elementwise import MulGrad
-from smidgen.ops.gradient import GRADIENT_MOST, GradOp, RequantizeGrad
+from smidgen.ops.gradient import GRADIENT_MOST, RequantizeGrad
 from smidgen.ops.losses import LOGIT_LIMIT as LARGEST_LOGIT
 from smidgen.ops.pool import MeanGrad
 from smidgen.ops.rules import LARGEST_RATE, LEAST_RATE
@@ -28,7 +27,7 @@ from smidgen.simulation.forward import FORWARD, WEIGHT_MOST, Function, rule
 from smidgen.simulation.layout import Setting, from_lanes, to_lanes, unflatten
 from smidgen.simulation.sums import ordered_dot
 
-SumRule = Callable[[Node, Setting], Callable[..., Tensor]]
+SumRule = Callable[[Any, Node, Setting], Callable[..., Tensor]]
 BACKWARD: dict[type[Op], SumRule] = {}
 LOG2_E, LN2_HIGH, LN2_LOW = (float(x) for x in (float32.LOG2_E, float32.LN2_HIGH, float32.LN2_LOW))
 EXP_LEAST, LOGIT_LIMIT = float(float32.EXP_LEAST), float(LARGEST_LOGIT)
@@ -36,10 +35,8 @@ EXP_TERMS, LOG_TERMS = (tuple(float(t) for t in terms) for terms in (float32.EXP
 HALF_ROOT = 0x3F3504F3  # √½ as bits
 
 
-def sums_by_reference(node: Node, s: Setting) -> Callable[..., Tensor]:
+def sums_by_reference(op: Any, node: Node, s: Setting) -> Callable[..., Tensor]:
     """Any other gradient op's sums are those of its numpy reference, device by device."""
-    op = node.op
-    assert isinstance(op, GradOp)
     s.by_reference.append(type(op).__name__)
 
     def run(*xs: Tensor) -> Tensor:
@@ -55,20 +52,19 @@ def sums_by_reference(node: Node, s: Setting) -> Callable[..., Tensor]:
     return run
 
 
-BACKWARD[RequantizeGrad] = lambda node, s: lambda dy: dy.flatten(2)
-BACKWARD[MulGrad] = lambda node, s: lambda dy, b: (dy * b).flatten(2)
+BACKWARD[RequantizeGrad] = lambda op, node, s: lambda dy: dy.flatten(2)
+BACKWARD[MulGrad] = lambda op, node, s: lambda dy, b: (dy * b).flatten(2)
 
 
 @rule(MeanGrad, into=BACKWARD)
-def _mean(node: Node, s: Setting) -> Callable[..., Tensor]:
+def _mean(op: Op, node: Node, s: Setting) -> Callable[..., Tensor]:
     _, height, width, _ = node.outs[0].type.shape
     return lambda dy: dy.reshape(*dy.shape[:2], 1).expand(-1, -1, height * width)
 
 
 @rule(ConvGradInput, into=BACKWARD)
-def _conv(node: Node, s: Setting) -> Callable[..., Tensor]:
-    op, w_type, dx = node.op, node.ins[1].type, node.outs[0].type
-    assert isinstance(op, ConvGradInput)
+def _conv(op: ConvGradInput, node: Node, s: Setting) -> Callable[..., Tensor]:
+    w_type, dx = node.ins[1].type, node.outs[0].type
     window, most = op.window(w_type), GRADIENT_MOST * WEIGHT_MOST
     plain = window.size == (1, 1) and window.stride == (1, 1) and not any(window.pad)
     long = op.bound(node) >= sums.EXACT
@@ -91,9 +87,8 @@ def _conv(node: Node, s: Setting) -> Callable[..., Tensor]:
 
 
 @rule(DepthwiseGradInput, into=BACKWARD)
-def _depthwise(node: Node, s: Setting) -> Callable[..., Tensor]:
-    op, w_type, dx = node.op, node.ins[1].type, node.outs[0].type
-    assert isinstance(op, DepthwiseGradInput)
+def _depthwise(op: DepthwiseGradInput, node: Node, s: Setting) -> Callable[..., Tensor]:
+    w_type, dx = node.ins[1].type, node.outs[0].type
     window = op.window(w_type)
 
     def run(dy: Tensor, w: Tensor) -> Tensor:
@@ -105,12 +100,12 @@ def _depthwise(node: Node, s: Setting) -> Callable[..., Tensor]:
 
 
 @rule(DenseGradInput, into=BACKWARD)
-def _dense(node: Node, s: Setting) -> Callable[..., Tensor]:
+def _dense(op: Op, node: Node, s: Setting) -> Callable[..., Tensor]:
     return lambda dy, w: sums.product(w.flatten(2).transpose(1, 2), dy, GRADIENT_MOST * WEIGHT_MOST)
 
 
 @rule(DenseGradInput, into=FORWARD)
-def _dense_in_float(node: Node, s: Setting) -> Function:
+def _dense_in_float(op: Op, node: Node, s: Setting) -> Function:
     """Through a float32 head: the sum runs over the outputs in order."""
 
     def run(dy: Tensor, w: Tensor) -> Tensor:
@@ -147,7 +142,7 @@ def log_f32(x: Tensor) -> Tensor:
 
 
 @rule(ops.SoftmaxCrossEntropy, into=FORWARD)
-def _cross_entropy(node: Node, s: Setting) -> Function:
+def _cross_entropy(op: Op, node: Node, s: Setting) -> Function:
     def run(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         above = torch.where(logits > -LOGIT_LIMIT, logits, -LOGIT_LIMIT)
         limited = torch.where(above < LOGIT_LIMIT, above, LOGIT_LIMIT)
@@ -162,18 +157,18 @@ def _cross_entropy(node: Node, s: Setting) -> Function:
 
 
 @rule(ops.CrossEntropyGrad, into=FORWARD)
-def _cross_entropy_grad(node: Node, s: Setting) -> Function:
+def _cross_entropy_grad(op: Op, node: Node, s: Setting) -> Function:
     classes = torch.arange(node.out.type.shape[1], device=s.device).unsqueeze(1)
     return lambda probabilities, label: probabilities - (classes == label.reshape(-1, 1, 1)).to(torch.float32)
 
 
 @rule(ops.MaxAbs, into=FORWARD)
-def _max_abs(node: Node, s: Setting) -> Function:
+def _max_abs(op: Op, node: Node, s: Setting) -> Function:
     return lambda x: torch.where(x.isnan(), 0.0, x.abs()).amax(dim=(1, 2)).unsqueeze(1)
 
 
 @rule(ops.Rate, into=FORWARD)
-def _rate(node: Node, s: Setting) -> Function:
+def _rate(op: Op, node: Node, s: Setting) -> Function:
     def run(learning_rate: Tensor, unit: Tensor) -> Tensor:
         bits = (learning_rate * unit).view(torch.int32).to(torch.int64)
         exponent = bits >> 23

@@ -1,7 +1,5 @@
 """A course for a whole fleet: every device learns from the same images in the same order, each at its own rate."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,14 +64,9 @@ class FleetProgress:
 
 
 def simulate(
-    programs: Sequence[Program],
-    data: Data,
-    course: Course,
-    *,
-    learning_rates: Sequence[float] | None = None,
-    device: str = "cuda",
-    on_progress: Callable[[FleetProgress], None] = ignore,
-) -> Simulated:
+    programs: Sequence[Program], data: Data, course: Course, *, learning_rates: Sequence[float] | None = None,
+    device: str = "cuda", on_progress: Callable[[FleetProgress], None] = ignore,
+) -> Simulated:  # fmt: skip
     """Run the course on one simulated device per program, all at once: each learns the bytes it would learn alone.
 
     Programs may differ in scheme, options and seed; `learning_rates` gives each its own in place of the course's. Where
@@ -116,12 +109,9 @@ def _joined(parts: Sequence[Simulated]) -> Simulated:
         for epoch in zip(*(part.tests for part in parts), strict=True)
     )
     return Simulated(
-        tuple(x for part in parts for x in part.accuracies),
-        beside(zip(*(part.losses for part in parts), strict=True)),
-        tests,
-        tuple(state for part in parts for state in part.states),
-        tuple(n for part in parts for n in part.fleets),
-    )
+        tuple(x for part in parts for x in part.accuracies), beside(zip(*(part.losses for part in parts), strict=True)),
+        tests, tuple(state for part in parts for state in part.states), tuple(n for part in parts for n in part.fleets),
+    )  # fmt: skip
 
 
 def check_device(device: str) -> None:
@@ -159,13 +149,9 @@ def _checked(
 
 
 def _run(
-    graphs: Sequence[Graph],
-    data: Data,
-    course: Course,
-    rates: Sequence[float],
-    device: str,
+    graphs: Sequence[Graph], data: Data, course: Course, rates: Sequence[float], device: str,
     on_progress: Callable[[FleetProgress], None],
-) -> Simulated:
+) -> Simulated:  # fmt: skip
     fleet, encoding = Simulation(graphs, device), pixel_encoding(graphs[0])
     images = CourseImages(data.train, encoding, course, device)
     tested = _Tested(fleet, data, encoding, device)
@@ -222,12 +208,9 @@ class _Tested:
 
 
 def _run_on_host(
-    programs: Sequence[Program],
-    data: Data,
-    course: Course,
-    rates: Sequence[float],
+    programs: Sequence[Program], data: Data, course: Course, rates: Sequence[float],
     on_progress: Callable[[FleetProgress], None],
-) -> Simulated:
+) -> Simulated:  # fmt: skip
     """Run each program's C on a core of this machine: threads only wait for it, and keep all cores busy."""
     for program in programs:
         if program.target.name != "host":

@@ -1,9 +1,7 @@
 """The ops of the forward pass, for all devices and images at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +19,7 @@ from smidgen.simulation.layout import Setting, check_single, from_lanes, to_lane
 from smidgen.simulation.sums import ordered_dot
 
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
-FleetRule = Callable[[Node, Setting], Function]
+FleetRule = Callable[[Any, Node, Setting], Function]  # of a node's op, the node and what is simulated
 Rule = TypeVar("Rule", bound=Callable[..., object])
 FORWARD: dict[type[Op], FleetRule] = {}
 WEIGHT_MOST = 128  # magnitudes of int8 weights, and of activations less their zero point
@@ -38,11 +36,11 @@ def rule(*kinds: type[Op], into: dict[type[Op], Rule]) -> Callable[[Rule], Rule]
     return enter
 
 
-def by_reference(node: Node, s: Setting) -> Function:
+def by_reference(op: Op, node: Node, s: Setting) -> Function:
     """Any other op is its numpy reference, device by device and image by image; slow, and not for CUDA graphs."""
     for value in (*node.ins, *node.outs):
         check_single(value.type, value.name)
-    s.by_reference.append(type(node.op).__name__)
+    s.by_reference.append(type(op).__name__)
 
     def run(*xs: Tensor) -> tuple[Tensor, ...]:
         devices = max(x.shape[0] for x in xs)
@@ -71,15 +69,15 @@ def _outs(node: Node, arrays: list[Array]) -> tuple[Array, ...]:
 
 
 @rule(ops.Gru, ops.GruSlopes, ops.Lstm, ops.LstmSlopes, into=FORWARD)
-def _recurrent(node: Node, s: Setting) -> Function:
+def _recurrent(op: ops.Gru | ops.GruSlopes | ops.Lstm | ops.LstmSlopes, node: Node, s: Setting) -> Function:
     """Recurrent layers never learn: their numpy reference, with the same weights on every device."""
-    s.by_reference.append(type(node.op).__name__)
+    s.by_reference.append(type(op).__name__)
     x_type, *types = (v.type for v in node.ins)
 
     def run(x: Tensor, *held: Tensor) -> Tensor:
         weights = [from_lanes(one, type_)[0].reshape(type_.shape) for one, type_ in zip(held, types, strict=True)]
         made = [
-            np.concatenate([np.asarray(node.op.ref(node, image[None], *weights)) for image in lane])
+            np.concatenate([np.asarray(op.ref(node, image[None], *weights)) for image in lane])
             for lane in from_lanes(x, x_type)
         ]
         return torch.cat([to_lanes(lane, node.out.type) for lane in made]).to(s.device)
@@ -88,9 +86,8 @@ def _recurrent(node: Node, s: Setting) -> Function:
 
 
 @rule(ops.Conv2D, into=FORWARD)
-def _conv(node: Node, s: Setting) -> Function:
-    op, w_type, y = node.op, node.ins[1].type, node.out.type
-    assert isinstance(op, ops.Conv2D)
+def _conv(op: ops.Conv2D, node: Node, s: Setting) -> Function:
+    w_type, y = node.ins[1].type, node.out.type
     window, groups = op.window(w_type), op.groups
     multiplier, shift, limits = _requantizing(node, op.activation, s)
 
@@ -108,9 +105,8 @@ def _conv(node: Node, s: Setting) -> Function:
 
 
 @rule(ops.Depthwise, into=FORWARD)
-def _depthwise(node: Node, s: Setting) -> Function:
-    op, w_type = node.op, node.ins[1].type
-    assert isinstance(op, ops.Depthwise)
+def _depthwise(op: ops.Depthwise, node: Node, s: Setting) -> Function:
+    w_type = node.ins[1].type
     window = op.window(w_type)
     multiplier, shift, limits = _requantizing(node, op.activation, s)
 
@@ -128,9 +124,8 @@ def _requantizing(node: Node, activation: str, s: Setting) -> tuple[Tensor, Tens
 
 
 @rule(ops.LearnedBias, into=FORWARD)
-def _learned_bias(node: Node, s: Setting) -> Function:
-    assert isinstance(node.op, ops.LearnedBias)
-    unit = s.whole(units(node.op.shifts))
+def _learned_bias(op: ops.LearnedBias, node: Node, s: Setting) -> Function:
+    unit = s.whole(units(op.shifts))
 
     def run(base: Tensor, difference: Tensor) -> Tensor:
         moved = base.to(torch.int64) + (difference.to(torch.int64) << unit)
@@ -140,9 +135,8 @@ def _learned_bias(node: Node, s: Setting) -> Function:
 
 
 @rule(ops.Dense, into=FORWARD)
-def _dense(node: Node, s: Setting) -> Function:
-    op, y = node.op, node.out.type
-    assert isinstance(op, ops.Dense)
+def _dense(op: ops.Dense, node: Node, s: Setting) -> Function:
+    y = node.out.type
     check_single(y, node.out.name)
     if y.dtype == "float32":
         return lambda x, w, b: lanes_dot(x, w.flatten(2), LANES) + b.unsqueeze(2)
@@ -172,51 +166,46 @@ def lanes_dot(x: Tensor, w: Tensor, lanes: int) -> Tensor:
 
 
 @rule(ops.Add, into=FORWARD)
-def _add(node: Node, s: Setting) -> Function:
-    assert isinstance(node.op, ops.Add)
-    multiplier, shift = s.whole(np.transpose(node.op.multipliers(node)))
-    limits = s.limits(node.out.type, node.op.activation)
+def _add(op: ops.Add, node: Node, s: Setting) -> Function:
+    multiplier, shift = s.whole(np.transpose(op.multipliers(node)))
+    limits = s.limits(node.out.type, op.activation)
     return lambda a, b: s.run.added(a, b, multiplier, shift, limits)
 
 
-def _rescaling(node: Node, s: Setting) -> tuple[Tensor, Tensor, Tensor]:
+def _rescaling(op: Rescale | ops.Mul | ops.Mean, node: Node, s: Setting) -> tuple[Tensor, Tensor, Tensor]:
     """Return multiplier, shift and limits of an op that has one factor."""
-    op = node.op
-    assert isinstance(op, Rescale | ops.Mul | ops.Mean)
     multiplier, shift = op.multiplier(node)
     activation = "none" if isinstance(op, ops.Mean) else op.activation
     return s.whole(multiplier), s.whole(shift), s.limits(node.out.type, activation)
 
 
 @rule(ops.Activate, ops.Requantize, into=FORWARD)
-def _rescale(node: Node, s: Setting) -> Function:
-    how = _rescaling(node, s)
+def _rescale(op: Rescale, node: Node, s: Setting) -> Function:
+    how = _rescaling(op, node, s)
     return lambda x: s.run.rescaled(x, *how)
 
 
 @rule(ops.Mul, into=FORWARD)
-def _mul(node: Node, s: Setting) -> Function:
-    how = _rescaling(node, s)
+def _mul(op: ops.Mul, node: Node, s: Setting) -> Function:
+    how = _rescaling(op, node, s)
     return lambda a, b: s.run.rescaled(a * b, *how)
 
 
-FORWARD[ops.Maximum] = lambda node, s: torch.maximum
-FORWARD[ops.Compare] = lambda node, s: torch.sub  # the sign of the difference is the mask
+FORWARD[ops.Maximum] = lambda op, node, s: torch.maximum
+FORWARD[ops.Compare] = lambda op, node, s: torch.sub  # the sign of the difference is the mask
 
 
 @rule(ops.Lookup, into=FORWARD)
-def _lookup(node: Node, s: Setting) -> Function:
-    op, x, y = node.op, node.ins[0].type, node.out.type
-    assert isinstance(op, ops.Lookup)
+def _lookup(op: ops.Lookup, node: Node, s: Setting) -> Function:
+    x, y = node.ins[0].type, node.out.type
     table = s.real(op.table(x, y).astype(np.float32) - y.zero)
     offset = x.zero - numerics.INT8_MIN
     return lambda steps: table[steps.to(torch.int64) + offset]
 
 
 @rule(ops.Mean, into=FORWARD)
-def _mean(node: Node, s: Setting) -> Function:
-    op, how = node.op, _rescaling(node, s)
-    assert isinstance(op, ops.Mean)
+def _mean(op: ops.Mean, node: Node, s: Setting) -> Function:
+    how = _rescaling(op, node, s)
     pixels = node.ins[0].type.size // node.ins[0].type.shape[-1]
     wide = torch.float32 if pixels * INPUT_MOST < sums.EXACT else torch.float64
 
@@ -229,13 +218,13 @@ def _mean(node: Node, s: Setting) -> Function:
 
 
 @rule(ops.Dequantize, into=FORWARD)
-def _dequantize(node: Node, s: Setting) -> Function:
+def _dequantize(op: Op, node: Node, s: Setting) -> Function:
     scale = float(node.ins[0].type.scale)
     return lambda x: (x.to(torch.float64) * scale).to(torch.float32)
 
 
 @rule(ops.Reshape, into=FORWARD)
-def _reshape(node: Node, s: Setting) -> Function:
+def _reshape(op: Op, node: Node, s: Setting) -> Function:
     check_single(node.ins[0].type, node.ins[0].name)
     check_single(node.out.type, node.out.name)
     shape = node.out.type.shape
@@ -249,22 +238,19 @@ def _reshape(node: Node, s: Setting) -> Function:
 
 
 @rule(ops.Pad, into=FORWARD)
-def _pad(node: Node, s: Setting) -> Function:
-    op = node.op
-    assert isinstance(op, ops.Pad)
+def _pad(op: ops.Pad, node: Node, s: Setting) -> Function:
     if len(op.before) != 4 or op.before[0] or op.after[0] or op.before[3] or op.after[3]:
-        return by_reference(node, s)
+        return by_reference(op, node, s)
     sides = (op.before[2], op.after[2], op.before[1], op.after[1])
     return lambda x: F.pad(x, sides)
 
 
 @rule(ops.Concat, into=FORWARD)
-def _concat(node: Node, s: Setting) -> Function:
-    op, rank = node.op, len(node.out.type.shape)
-    assert isinstance(op, ops.Concat)
+def _concat(op: ops.Concat, node: Node, s: Setting) -> Function:
+    rank = len(node.out.type.shape)
     axis = op.axis % rank
     if axis == 0 or any(zero_of(v.type) != zero_of(node.out.type) for v in node.ins):
-        return by_reference(node, s)
+        return by_reference(op, node, s)
     where = 1 if axis == rank - 1 else axis + 2
 
     def run(*xs: Tensor) -> Tensor:
@@ -275,11 +261,10 @@ def _concat(node: Node, s: Setting) -> Function:
 
 
 @rule(ops.MaxPool, into=FORWARD)
-def _max_pool(node: Node, s: Setting) -> Function:
-    op, x, y = node.op, node.ins[0].type, node.out.type
-    assert isinstance(op, ops.MaxPool)
+def _max_pool(op: ops.MaxPool, node: Node, s: Setting) -> Function:
+    x, y = node.ins[0].type, node.out.type
     if x.q != y.q:
-        return by_reference(node, s)
+        return by_reference(op, node, s)
     low, high = numerics.activation_range(op.activation, y)
     top, bottom, left, right = op.window.pad
 

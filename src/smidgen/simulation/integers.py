@@ -5,8 +5,6 @@ layers. Maps are [devices, channels, positions], weights [devices, outputs, taps
 float32, which holds them, less their zero point.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Layout of a graph's tensors in a fleet: channels before images and positions, a lane for each device in front."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A fleet under way: the frozen front for many images ahead, then step after step for all devices in lockstep."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -99,8 +97,8 @@ class Simulation:
     def _function(self, node: FleetNode) -> Callable[..., Tensor | tuple[Tensor, ...]]:
         op, kind = node.node.op, type(node.node.op)
         if isinstance(op, GradOp) and op.slots:
-            return BACKWARD.get(kind, sums_by_reference)(node.node, self.s)
-        return FORWARD.get(kind, by_reference)(node.node, self.s)
+            return BACKWARD.get(kind, sums_by_reference)(node.node.op, node.node, self.s)
+        return FORWARD.get(kind, by_reference)(node.node.op, node.node, self.s)
 
     def _step(self, step: FleetStep) -> IntegerStep | HeadStep:
         weights = tuple(self.parameters[p.value] for p in step.parameters)

@@ -1,7 +1,5 @@
 """Steps of the tensors of all devices: each device has its channels, rate, rule and random bits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -4,8 +4,6 @@ Maps are [devices, channels, images, rows, columns], where devices or images may
 is exact in any order while it stays below 2^24; longer ones are split and added up as int64.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

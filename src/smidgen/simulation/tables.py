@@ -1,7 +1,5 @@
 """Tables that a step of a fleet looks up: exponents, random streams and offsets of all gradients, in one table each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -28,13 +28,9 @@ def find(name: str) -> Target:
 
 
 def find_board(
-    name: str,
-    sram: str | None = None,
-    flash: str | None = None,
-    stack: str | None = None,
-    compiler: Toolchain = "zig",
-    aligned: bool = False,
-) -> BoardTarget:
+    name: str, sram: str | None = None, flash: str | None = None, stack: str | None = None,
+    compiler: Toolchain = "zig", aligned: bool = False,
+) -> BoardTarget:  # fmt: skip
     """Return the board of that name, with other memory where sizes are given.
 
     `aligned`: its programs read and write aligned words only.

@@ -4,8 +4,6 @@ Flash cannot be written, SRAM not executed, and nothing else is there but the co
 program talks to the host by semihosting: it reads requests from one file and writes answers to another.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Mapping

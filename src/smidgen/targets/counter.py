@@ -1,7 +1,5 @@
 """Instructions counted by function and by node, and what the emulator must know of a core."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 from collections.abc import Mapping

@@ -26,22 +26,10 @@ from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, Sram, state_bytes
-from smidgen.targets import toolchain
+from smidgen.targets import device, toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
-from smidgen.targets.device import (
-    Device,
-    Target,
-    check_audio,
-    check_code,
-    check_latent,
-    check_step,
-    one_pass_of,
-    read_state,
-    state_block,
-    tensor,
-)
 from smidgen.targets.image import Image, StackBound, bound_stack, read_image
 from smidgen.targets.qemu import QemuBoard
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start_files
@@ -54,6 +42,7 @@ SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
 OVERHEAD = 2304
 ENTRIES = (  # that a host calls
     "run", "predict", "train", "learn", "error", "audio_push", "front", "replay", "observe", "forget", "solve",
+    "distance",
 )  # fmt: skip
 AUDIO_CHUNK = 160  # samples that a request hands over at most, as serve.c has room for
 STATIC = 64  # of these at most static data; the rest is stack
@@ -61,7 +50,7 @@ LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation,
 
 
 @dataclass(frozen=True)
-class BoardTarget(Target):
+class BoardTarget(device.Target):
     """Builds firmware for a board with the ziglang wheel, or with gcc for its core, and keeps what it built."""
 
     board: Board = BOARDS["cortex-m7"]
@@ -203,7 +192,7 @@ class Counts:
     between: int  # outside the kernels: the calls themselves
 
 
-class BoardDevice(Device):
+class BoardDevice(device.Device):
     """A program on an emulated board, from reset on."""
 
     def __init__(self, graph: Graph, sources: Sources, target: BoardTarget, firmware: Path) -> None:
@@ -230,41 +219,45 @@ class BoardDevice(Device):
         return _loss(self._ask(asked + self._bytes(self.graph.prediction_inputs, (image,))))
 
     def latent(self, image: Array) -> bytes:
-        check_latent(self.graph, self._latent)
+        device.check_latent(self.graph, self._latent)
         return self._ask(b"k" + self._bytes(self.graph.prediction_inputs, (image,)))
 
     def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
-        check_latent(self.graph, self._latent, latent)
+        device.check_latent(self.graph, self._latent, latent)
         return _loss(self._ask(self._step(b"y", label, learning_rate) + latent))
 
     def count(self, image: Array, label: int, sign: int) -> None:
-        one_pass_of(self.graph)
+        device.one_pass_of(self.graph)
         asked = b"w" + struct.pack("<ii", label, sign) + self._bytes(self.graph.prediction_inputs, (image,))
-        check_code(self.graph, struct.unpack("<i", self._ask(asked))[0])
+        device.check_code(self.graph, struct.unpack("<i", self._ask(asked))[0])
 
     def solve(self) -> None:
-        one_pass_of(self.graph)
-        check_code(self.graph, struct.unpack("<i", self._ask(b"z"))[0])
+        device.one_pass_of(self.graph)
+        device.check_code(self.graph, struct.unpack("<i", self._ask(b"z"))[0])
+
+    def distance(self) -> float:
+        device.one_pass_of(self.graph)
+        return _loss(self._ask(b"d"))
 
     def audio_features(self, samples: Array) -> Array:
         """As every device does; `front_end_instructions` then holds the instructions that it took."""
-        check_audio(self.graph, samples)
+        device.check_audio(self.graph, samples)
         self._ask(b"h")
         self.front_end_instructions = 0
         for at in range(0, samples.size, AUDIO_CHUNK):
             part = samples[at : at + AUDIO_CHUNK]
             self._ask(b"a" + struct.pack("<i", part.size) + part.astype("<i2").tobytes())
             self.front_end_instructions += self.counts().total
-        return tensor(self.graph.image, self._ask(b"f"), 0)
+        return device.tensor(self.graph.image, self._ask(b"f"), 0)
 
     def outputs(self) -> tuple[Array, ...]:
         return self._outputs(self._ask(b"o"))
 
     def state(self) -> dict[str, Array]:
-        return read_state(self.graph, self._ask(b"s") if self.graph.state else b"")
+        return device.read_state(self.graph, self._ask(b"s") if self.graph.state else b"")
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        self._ask(b"l" + state_block(self.graph, state))
+        self._ask(b"l" + device.state_block(self.graph, state))
 
     def counts(self) -> Counts:
         """Return the instructions of the last run, prediction or step."""
@@ -300,7 +293,7 @@ class BoardDevice(Device):
 
     def _step(self, command: bytes, label: int | Array | None, learning_rate: float) -> bytes:
         """Return the request for a step, up to its image or latent."""
-        given = check_step(self, label, learning_rate)
+        given = device.check_step(self, label, learning_rate)
         return command + struct.pack("<f", learning_rate) + (b"" if given is None else given.tobytes())
 
     def _bytes(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> bytes:
@@ -313,7 +306,7 @@ class BoardDevice(Device):
     def _outputs(self, answer: bytes) -> tuple[Array, ...]:
         values = self.graph.outputs
         starts = accumulate((v.type.bytes for v in values), initial=0)
-        return tuple(tensor(v, answer, at) for v, at in zip(values, starts, strict=False))
+        return tuple(device.tensor(v, answer, at) for v, at in zip(values, starts, strict=False))
 
 
 def _loss(answer: bytes) -> float:

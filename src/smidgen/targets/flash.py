@@ -1,7 +1,5 @@
 """Flash of an emulated board, beside its program: sectors of words in which only an erase sets bits."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -19,26 +19,14 @@ from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, state_bytes
 from smidgen.numerics.one_pass import Sums
-from smidgen.targets.device import (
-    Device,
-    Target,
-    check_audio,
-    check_code,
-    check_latent,
-    check_step,
-    check_sums,
-    one_pass_of,
-    read_state,
-    state_block,
-    tensor,
-)
+from smidgen.targets import device
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
 
 
 @dataclass(frozen=True)
-class Host(Target):
+class Host(device.Target):
     """Builds with the machine's compiler, or the one given, and keeps what it built in `cache`.
 
     A `frugal` host lays programs out as a board does.
@@ -74,7 +62,7 @@ class Host(Target):
         return HostDevice(graph, sources, self.build(sources))
 
 
-class HostDevice(Device):
+class HostDevice(device.Device):
     """A library loaded from a separate copy, so that no two devices share an arena."""
 
     def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
@@ -103,46 +91,52 @@ class HostDevice(Device):
         return int(predict())
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        given, train = check_step(self, label, learning_rate), self._function("train")
+        given, train = device.check_step(self, label, learning_rate), self._function("train")
         self._feed(self.graph.prediction_inputs, (image,))
         return _step(train, given, learning_rate)
 
     def latent(self, image: Array) -> bytes:
-        check_latent(self.graph, tuple(part.size for part in self._latent))
+        device.check_latent(self.graph, tuple(part.size for part in self._latent))
         self._feed(self.graph.prediction_inputs, (image,))
         self._function("front")()
         return b"".join(part.tobytes() for part in self._latent)
 
     def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
-        check_latent(self.graph, tuple(part.size for part in self._latent), latent)
-        given, replay = check_step(self, label, learning_rate), self._function("replay")
+        device.check_latent(self.graph, tuple(part.size for part in self._latent), latent)
+        given, replay = device.check_step(self, label, learning_rate), self._function("replay")
         rest = np.frombuffer(latent, np.uint8)
         for part in self._latent:
             part[:], rest = rest[: part.size], rest[part.size :]
         return _step(replay, given, learning_rate)
 
     def count(self, image: Array, label: int, sign: int) -> None:
-        one_pass_of(self.graph)
+        device.one_pass_of(self.graph)
         self.predict(image)
-        check_code(self.graph, self._function("observe" if sign > 0 else "forget")(ctypes.c_int(label)))
+        device.check_code(self.graph, self._function("observe" if sign > 0 else "forget")(ctypes.c_int(label)))
 
     def solve(self) -> None:
-        one_pass_of(self.graph)
-        check_code(self.graph, self._function("solve")())
+        device.one_pass_of(self.graph)
+        device.check_code(self.graph, self._function("solve")())
+
+    def distance(self) -> float:
+        device.one_pass_of(self.graph)
+        distance = self._function("distance")
+        distance.restype = ctypes.c_float
+        return float(distance())
 
     def merge(self, sums: Sums, sign: int = 1) -> None:
-        check_sums(self.graph, sums)
+        device.check_sums(self.graph, sums)
         other = np.concatenate([part.reshape(-1) for part in (sums.n, sums.m, sums.g)]).astype(np.int32)
         merge = self._function("merge" if sign > 0 else "forget_sums")
-        check_code(self.graph, merge(ctypes.c_void_p(other.ctypes.data)))
+        device.check_code(self.graph, merge(ctypes.c_void_p(other.ctypes.data)))
 
     def forget_class(self, label: int) -> None:
-        one_pass_of(self.graph)
-        check_code(self.graph, self._function("forget_class")(ctypes.c_int(label)))
+        device.one_pass_of(self.graph)
+        device.check_code(self.graph, self._function("forget_class")(ctypes.c_int(label)))
 
     def audio_features(self, samples: Array) -> Array:
         sent, type_ = np.ascontiguousarray(samples), self.graph.image.type
-        rows, row = check_audio(self.graph, samples)
+        rows, row = device.check_audio(self.graph, samples)
         self._function("audio_reset")()
         self._function("audio_push")(ctypes.c_void_p(sent.ctypes.data), sent.size)
         features: Array = np.zeros(type_.shape, np.int8)
@@ -151,15 +145,17 @@ class HostDevice(Device):
         return features
 
     def outputs(self) -> tuple[Array, ...]:
-        return tuple(tensor(v, memory.tobytes()) for v, memory in zip(self.graph.outputs, self._outputs, strict=True))
+        return tuple(
+            device.tensor(v, memory.tobytes()) for v, memory in zip(self.graph.outputs, self._outputs, strict=True)
+        )
 
     def state(self) -> dict[str, Array]:
         self._loaded()
-        return read_state(self.graph, self._state.tobytes())
+        return device.read_state(self.graph, self._state.tobytes())
 
     def restore(self, state: Mapping[str, Array]) -> None:
         self._loaded()
-        self._state[:] = np.frombuffer(state_block(self.graph, state), np.uint8)
+        self._state[:] = np.frombuffer(device.state_block(self.graph, state), np.uint8)
 
     def twin(self) -> HostDevice:
         """Another device that runs the same program in the same state, at the same time."""

@@ -1,7 +1,5 @@
 """Effects of machine instructions on the stack, and where they lead: what a bound of the stack needs of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal

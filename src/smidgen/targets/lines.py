@@ -1,7 +1,5 @@
 """Lines to emulated boards: projects and firmware that serve a link, in this process or in QEMU."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -5,8 +5,6 @@ with the code that counts for other boards. QEMU's memories are larger than the 
 program within the board's, but an access outside of them may not fault. How deep the stack gets is not watched.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import shutil
@@ -179,9 +177,7 @@ def find_qemu(board: Board) -> str:
     """Return QEMU's command; TargetError names the package to install where it is missing."""
     found = shutil.which(QEMU)
     if found is None:
-        raise TargetError(
-            f"{board.name} is emulated by {QEMU}, which was not found; install it, on Debian with: apt install {QEMU}"
-        )
+        raise TargetError(f"{board.name} is emulated by {QEMU}, which was not found: apt install {QEMU}")
     return found
 
 

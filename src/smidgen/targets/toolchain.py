@@ -1,7 +1,5 @@
 """Compilers for boards (the ziglang wheel's, or gcc where the user prefers it) and the files a program starts from."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess
@@ -39,9 +37,7 @@ def find(toolchain: Toolchain, core: Core) -> Compiler:
         return cross((sys.executable, "-m", "ziglang", "cc"), (*core_flags(toolchain, core), *FLAGS))
     path = shutil.which(GCC[core.isa])
     if path is None:
-        raise TargetError(
-            f"{GCC[core.isa]} was not found; install it, or use the compiler that comes with: pip install ziglang"
-        )
+        raise TargetError(f"{GCC[core.isa]} was not found; install it, or: pip install ziglang")
     if not _has_library(path, LIBRARY[core.isa]):
         raise TargetError(
             f"{GCC[core.isa]} has no C library: {LIBRARY[core.isa]} is missing; run: apt install {PACKAGE[core.isa]}, "

@@ -16,7 +16,7 @@ from smidgen.numerics.one_pass import Sums
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
 from smidgen.ops.losses import check_softmax
-from smidgen.ops.one_pass import SAMPLE, Observe, Solve
+from smidgen.ops.one_pass import SAMPLE, Distance, Observe, Solve
 from smidgen.training.building import Training
 from smidgen.training.head import ending_of
 from smidgen.training.weights import BIAS, WEIGHTS, flat_features
@@ -34,14 +34,15 @@ def with_one_pass(model: Graph, training: Training, step: Graph) -> Graph:
         )
     collect, sample = _collect(model, step)
     sums = tuple(_named(collect.state, name) for name in ("sums.n", "sums.m", "sums.g"))
+    limit = _named(collect.state, "limit")
     g = Builder("solve")
-    head = [g.persistent(v.name, step.state[v]) for v in _head(step)]
+    made = [g.persistent(v.name, collect.state[v]) for v in (*_head(collect), limit)]
     held = [g.persistent(v.name, collect.state[v]) for v in sums]
     scale = collect.outputs[1].type.scale
-    *after, code = g.emit_all(Solve(scale), *head, *held, name="solved")
-    g.update(head, after)
+    *after, code = g.emit_all(Solve(scale), *made, *held, name="solved")
+    g.update(made, after)
     phase = Value("phase", Type((1,), "int32"))
-    added = {**{v: collect.state[v] for v in sums}, phase: np.ones(1, np.int32)}
+    added = {**{v: collect.state[v] for v in (*sums, limit)}, phase: np.ones(1, np.int32)}
     parts = OnePass(collect, g.graph(code), sums, phase, sample)
     return replace(step, state={**step.state, **added}, one_pass=parts)
 
@@ -75,9 +76,11 @@ def _collect(model: Graph, step: Graph) -> tuple[Graph, Value]:
     sample = g.input("sample", SAMPLE)
     empty = Sums.empty(*w.type.shape)
     sums = [g.persistent(f"sums.{name}", getattr(empty, name)) for name in "nmg"]
+    limit = g.persistent("limit", np.zeros(1, np.float32))
+    far = g.emit(Distance(), *sums[:2], features, limit, name="far")
     *after, code = g.emit_all(Observe(), *sums, features, sample, name="observed")
     g.update(sums, after)
-    return g.graph(logits, features, code), sample
+    return g.graph(logits, features, code, far), sample
 
 
 def features_fingerprint(graph: Graph) -> str:

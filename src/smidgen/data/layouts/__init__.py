@@ -1,7 +1,5 @@
 """Data sets in their publishers' layouts, recognized by their files and read in their official splits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from smidgen.data.files import Tree

@@ -4,8 +4,6 @@ Labels are those in the files, for CIFAR-100 the fine ones. The Python version i
 restricted reader, and nothing in them is run.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import partial

@@ -4,8 +4,6 @@ Lists in long JSON files are read one element at a time. A .mat file (versions 5
 type, a size and as many bytes; an element may be deflated. Every size is checked before memory is taken for it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -209,9 +207,7 @@ class _Reader:
                 raise self.broken("it holds text of several lines")
             return self.text(*self.next(parts)) if count else ""
         if not DOUBLE <= kind <= UINT64:
-            raise self.broken(
-                f"it holds an array of MATLAB's class {kind}; only numbers, text, cells and structs are read"
-            )
+            raise self.broken(f"it holds an array of MATLAB's class {kind}; numbers, text, cells and structs are read")
         values = self.numbers(*self.next(parts))
         if len(values) != count:
             raise self.broken(f"an array holds {len(values):,} of {count:,} numbers")

@@ -1,7 +1,5 @@
 """A layout of a published data set, and the images it lists, checked against the files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Each layer becomes a node or a few; models may contain models.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from smidgen.data.files import MEMORY, Budget, read_whole, read_zip
-from smidgen.errors import GraphError, ImportModelError, located
+from smidgen.errors import GraphError, ImportModelError, located, refuse
 from smidgen.frontends.fields import Record
 from smidgen.frontends.keras.call import LayerCall
 from smidgen.frontends.keras.hdf5 import SIGNATURE, Dataset, Hdf5Group, array_of, read_hdf5
@@ -168,8 +166,7 @@ def _layers(model: Record) -> tuple[Record, ...]:
     # In the oldest files the config of a Sequential is the list of its layers.
     held = Record({"layers": found}, model.where) if isinstance(found, list) else Record.of(found, model.where)
     layers = held.records("layers")
-    if len(layers) > MAX_LAYERS:
-        raise ImportModelError(f"a model has {len(layers):,} layers; up to {MAX_LAYERS:,} are read")
+    refuse(len(layers) > MAX_LAYERS, f"a model has {len(layers):,} layers; up to {MAX_LAYERS:,} are read")
     return layers
 
 
@@ -189,8 +186,7 @@ class _Reading:
 
     def model(self, model: Record, ins: tuple[Value, ...], top: str, depth: int) -> tuple[Value, ...]:
         """Return the outputs of a model on values, or on inputs of the graph if there are none."""
-        if depth > MAX_DEPTH:
-            raise ImportModelError(f"models are nested {depth} deep")
+        refuse(depth > MAX_DEPTH, f"models are nested {depth} deep")
         if model.entry("class_name") != "Sequential":
             return self._functional(model, ins, top, depth)
         layers = _layers(model)
@@ -224,12 +220,10 @@ class _Reading:
             if tensor[0] not in layers:
                 raise ImportModelError(f"the input '{tensor[0][:60]}' is none of the layers")
             values[tensor] = ins[place] if place < len(ins) else self._input(layers[tensor[0]])
-        if ins and len(ins) != len(names):
-            raise ImportModelError(f"a model of {len(names)} inputs is given {len(ins)}")
+        refuse(ins and len(ins) != len(names), f"a model of {len(names)} inputs is given {len(ins)}")
         self._call_all(layers, values, top, depth)
         outputs = list(_tensors(config.entry("output_layers")))
-        if not outputs or not all(tensor in values for tensor in outputs):
-            raise ImportModelError("an output is not given by any layer")
+        refuse(not outputs or not all(tensor in values for tensor in outputs), "an output is not given by any layer")
         return tuple(values[tensor] for tensor in outputs)
 
     def _call_all(self, layers: Mapping[str, Record], values: dict[Tensor, Value], top: str, depth: int) -> None:
@@ -258,8 +252,7 @@ class _Reading:
     def _apply(self, layer: Record, ins: tuple[Value, ...], top: str, depth: int) -> tuple[Value, ...]:
         kind, name = str(layer.entry("class_name")), _name(layer)
         self.applied.append(name)
-        if len(self.applied) > MAX_LAYERS:
-            raise ImportModelError(f"the model applies more than {MAX_LAYERS:,} layers")
+        refuse(len(self.applied) > MAX_LAYERS, f"the model applies more than {MAX_LAYERS:,} layers")
         if kind in MODELS:
             return self.model(layer, ins, top or name, depth + 1)
         if kind == "InputLayer":
@@ -280,8 +273,7 @@ def _nodes(layer: Record) -> list[object]:
 
 def _tensors(given: object, depth: int = 0) -> Iterator[Tensor]:
     """Yield the tensors of a call or of a list of outputs, as Keras 3 or an earlier one writes them."""
-    if depth > MAX_DEPTH:
-        raise ImportModelError(f"what a layer reads is written {depth} lists deep")
+    refuse(depth > MAX_DEPTH, f"what a layer reads is written {depth} lists deep")
     if isinstance(given, dict):
         if given.get("class_name") == "__keras_tensor__":
             yield from _tensors(Record.of(given.get("config"), "a tensor").entry("keras_history"), depth + 1)

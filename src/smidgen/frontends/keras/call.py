@@ -1,14 +1,12 @@
 """One call of a Keras layer: its inputs, its config and weights, and the nodes it emits."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from smidgen.data.files import Budget
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.fields import Record
 from smidgen.ir import Array, Builder, Op, Value
 from smidgen.ops import Reshape
@@ -34,8 +32,7 @@ class LayerCall:
     @property
     def x(self) -> Value:
         """Return the only input."""
-        if len(self.ins) != 1:
-            raise ImportModelError(f"it takes {len(self.ins)} inputs instead of one")
+        refuse(len(self.ins) != 1, f"it takes {len(self.ins)} inputs instead of one")
         return self.ins[0]
 
     @property
@@ -64,11 +61,9 @@ class LayerCall:
 
     def array(self, index: int, *shape: int) -> Array:
         """Return a weight, which must have this shape."""
-        if index >= len(self.weights):
-            raise ImportModelError(f"the file holds {len(self.weights)} of its weights; save the model again")
+        refuse(index >= len(self.weights), f"the file holds {len(self.weights)} of its weights; save the model again")
         found = self.weights[index]
-        if found.shape != shape:
-            raise ImportModelError(f"its weight {index} is {list(found.shape)}, expected {list(shape)}")
+        refuse(found.shape != shape, f"its weight {index} is {list(found.shape)}, expected {list(shape)}")
         return found
 
     def kernel(self, index: int, *channels: int) -> Array:
@@ -97,8 +92,7 @@ class LayerCall:
 
     def size(self, key: str, default: int) -> int:
         found = self.number(key, default)
-        if not 1 <= found <= LARGEST or found != int(found):
-            raise ImportModelError(f"its {key} is {found:g}; 1 to {LARGEST:,} are read")
+        refuse(not 1 <= found <= LARGEST or found != int(found), f"its {key} is {found:g}; 1 to {LARGEST:,} are read")
         return int(found)
 
     def pair(self, key: str, default: Pair = (1, 1)) -> Pair:

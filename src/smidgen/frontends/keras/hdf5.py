@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from smidgen.data.files import Budget
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.ir import Array
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -57,8 +57,7 @@ class Hdf5Group:
 
 def read_hdf5(data: bytes, where: str) -> Hdf5Group:
     """Return the root group of a file, or raise an ImportModelError that describes the fault."""
-    if data[:8] != SIGNATURE:
-        raise ImportModelError(f"{where} is not an HDF5 file: it begins with {data[:8]!r}; save the model again")
+    refuse(data[:8] != SIGNATURE, f"{where} is not an HDF5 file: it begins with {data[:8]!r}; save the model again")
     try:
         return _Hdf5Reader(data, where).root()
     except (struct.error, IndexError, ValueError) as error:

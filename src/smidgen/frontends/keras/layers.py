@@ -1,14 +1,12 @@
 """One rule per Keras layer, from its config and weights to nodes of the graph."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import TransposedConv
 from smidgen.frontends.keras.call import LayerCall, Pair
 from smidgen.ir import Array, Op, Value
@@ -81,8 +79,7 @@ def _window(call: LayerCall, x: Value) -> tuple[Pair, Pad, Pair]:
 def _conv(call: LayerCall) -> Value:
     x, groups, filters = call.map(), call.size("groups", 1), call.size("filters", 1)
     channels = x.type.shape[3]
-    if channels % groups:
-        raise ImportModelError(f"its {channels} channels are not divided by {groups} groups")
+    refuse(channels % groups, f"its {channels} channels are not divided by {groups} groups")
     w = call.constant("w", call.kernel(0, channels // groups, filters).transpose(3, 0, 1, 2))
     y = call.emit(ops.Conv2D(*_window(call, x), groups), x, w, call.bias(1, filters))
     return _activated(call, call.back(y))
@@ -116,8 +113,7 @@ def _transposed(call: LayerCall) -> Value:
     padding = call.config.values.get("padding", "valid")
     if call.pair("dilation_rate") != (1, 1) or call.config.values.get("output_padding") is not None:
         raise ImportModelError("its dilation or output padding is not supported; use neither")
-    if padding not in ("valid", "same"):
-        raise ImportModelError(f"its padding is {str(padding)[:40]!r}; valid and same are read")
+    refuse(padding not in ("valid", "same"), f"its padding is {str(padding)[:40]!r}; valid and same are read")
     same = padding == "same"
     more = [0 if same else max(k - s, 0) for k, s in zip(size, stride, strict=True)]
     output = [n * s + m for n, s, m in zip(x.type.shape[1:3], stride, more, strict=True)]
@@ -146,8 +142,7 @@ def _dense(call: LayerCall) -> Value:
 def _last_axis(call: LayerCall) -> int:
     axis, rank = call.config.values.get("axis", -1), len(call.x.type.shape)
     axis = axis[0] if isinstance(axis, list) and len(axis) == 1 else axis
-    if axis not in (-1, rank - 1):
-        raise ImportModelError(f"it runs along dimension {str(axis)[:40]}; the last is read: permute before it")
+    refuse(axis not in (-1, rank - 1), f"it runs along dimension {str(axis)[:40]}; the last is read: permute before it")
     return int(call.x.type.shape[-1])
 
 
@@ -269,13 +264,11 @@ def _enlarged(call: LayerCall) -> Value:
 
 def _joined(call: LayerCall) -> Value:
     """Join several maps by sums, products or maxima, one after the other; a difference is of two."""
-    if len(call.ins) < 2:
-        raise ImportModelError(f"it joins {len(call.ins)} inputs; two or more are read")
+    refuse(len(call.ins) < 2, f"it joins {len(call.ins)} inputs; two or more are read")
     made = {"Multiply": ops.Mul(), "Maximum": ops.Maximum()}.get(call.kind, ops.Add())
     ins = call.ins
     if call.kind == "Subtract":
-        if len(ins) != 2:
-            raise ImportModelError(f"it takes {len(ins)} inputs instead of two")
+        refuse(len(ins) != 2, f"it takes {len(ins)} inputs instead of two")
         ins = ins[0], call.emit(ops.Mul(), ins[1], call.constant("minus", np.array([-1.0])))
     first, *others = sorted(ins, key=lambda v: -v.type.size)
     for other in others:
@@ -288,8 +281,7 @@ def _joined(call: LayerCall) -> Value:
 def _concatenate(call: LayerCall) -> Value:
     rank = len(call.ins[0].type.shape) if call.ins else 0
     axis = int(call.number("axis", -1))
-    if not -rank <= axis < rank or not call.ins:
-        raise ImportModelError(f"it joins {len(call.ins)} inputs along dimension {axis}")
+    refuse(not -rank <= axis < rank or not call.ins, f"it joins {len(call.ins)} inputs along dimension {axis}")
     return call.emit(ops.Concat(axis % rank), *call.ins)
 
 

@@ -1,7 +1,5 @@
 """Bytes of a `.tflite` file → records, with nothing in the file believed before it is checked, and back."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +9,7 @@ import flatbuffers
 import numpy as np
 import tflite
 
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.tflite.flatbuffer import (
     CUSTOM,
     OPERATORS,
@@ -52,9 +50,7 @@ def decode(data: bytes) -> TfliteModel:
     try:
         return _Decoder(data).model()
     except CORRUPT as error:
-        raise ImportModelError(
-            f"the flatbuffer of {len(data):,} bytes is damaged: {str(error)[:80]}; copy it again"
-        ) from None
+        raise ImportModelError(f"the flatbuffer of {len(data):,} bytes is damaged: {str(error)[:80]}") from None
 
 
 class _Decoder:
@@ -90,8 +86,7 @@ class _Decoder:
     def model(self) -> TfliteModel:
         root = tflite.Model.GetRootAs(self.data)
         subgraphs = self.items(root, "Subgraphs")
-        if not subgraphs:
-            raise ImportModelError("the model has 0 subgraphs, one is supported; copy or convert it again")
+        refuse(not subgraphs, "the model has 0 subgraphs, one is supported; copy or convert it again")
         codes = [self.code(code) for code in self.items(root, "OperatorCodes")]
         buffers = [self.buffer(i, buffer) for i, buffer in enumerate(self.items(root, "Buffers"))]
         metadata = self.metadata(root, buffers)
@@ -103,10 +98,8 @@ class _Decoder:
         return TfliteModel(
             tuple(self.tensor(tensor, buffers) for tensor in self.items(graph, "Tensors")),
             tuple(self.operator(operator, codes) for operator in self.items(graph, "Operators")),
-            self.numbers(graph, "Inputs"),
-            self.numbers(graph, "Outputs"),
-            self.text(graph.Name()) or "model",
-        )
+            self.numbers(graph, "Inputs"), self.numbers(graph, "Outputs"), self.text(graph.Name()) or "model",
+        )  # fmt: skip
 
     def metadata(self, root: Any, buffers: list[bytes | None]) -> bytes:
         """Return the buffer of metadata; empty if the model has none."""
@@ -132,21 +125,14 @@ class _Decoder:
     def tensor(self, tensor: Any, buffers: list[bytes | None]) -> TfliteTensor:
         name, index = self.text(tensor.Name()), tensor.Buffer()
         if index >= len(buffers):
-            raise ImportModelError(
-                f"tensor '{name}' refers to buffer {index} of {len(buffers)}; copy or convert it again"
-            )
+            raise ImportModelError(f"tensor '{name}' refers to buffer {index} of {len(buffers)}; convert it again")
         q = tensor.Quantization()
         return TfliteTensor(
-            name,
-            self.numbers(tensor, "Shape"),
-            TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
-            self.numbers(q, "Scale") if q else (),
-            self.numbers(q, "ZeroPoint", 8) if q else (),
-            q.QuantizedDimension() if q else 0,
-            buffers[index],
-            self.numbers(tensor, "ShapeSignature"),
+            name, self.numbers(tensor, "Shape"), TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
+            self.numbers(q, "Scale") if q else (), self.numbers(q, "ZeroPoint", 8) if q else (),
+            q.QuantizedDimension() if q else 0, buffers[index], self.numbers(tensor, "ShapeSignature"),
             tensor.Sparsity() is None and not tensor.IsVariable(),
-        )
+        )  # fmt: skip
 
     def buffer(self, index: int, buffer: Any) -> bytes | None:
         if buffer.Offset() > 1:  # 0 and 1 mean that the data is inside the flatbuffer
@@ -158,15 +144,11 @@ class _Decoder:
 
     def operator(self, operator: Any, codes: list[str]) -> TfliteOperator:
         index = operator.OpcodeIndex()
-        if index >= len(codes):
-            raise ImportModelError(f"an operator has code {index} of {len(codes)}; copy or convert the model again")
+        refuse(index >= len(codes), f"an operator has code {index} of {len(codes)}; copy or convert the model again")
         return TfliteOperator(
-            codes[index],
-            self.numbers(operator, "Inputs"),
-            self.numbers(operator, "Outputs"),
-            self.options(operator, codes[index]),
-            intermediates=self.numbers(operator, "Intermediates"),
-        )
+            codes[index], self.numbers(operator, "Inputs"), self.numbers(operator, "Outputs"),
+            self.options(operator, codes[index]), intermediates=self.numbers(operator, "Intermediates"),
+        )  # fmt: skip
 
     def options(self, operator: Any, code: str) -> TfliteOptions:
         if code not in OPTIONS:
@@ -261,17 +243,12 @@ def _subgraph(
 
 def _tensor(b: flatbuffers.Builder, tensor: TfliteTensor, places: Mapping[bytes, int]) -> int:
     return _table(
-        b,
-        "Tensor",
-        shape=_numbers(b, tensor.shape),
-        type=TENSOR_TYPES[tensor.dtype],
-        buffer=0 if tensor.data is None else places[tensor.data],
-        name=b.CreateString(tensor.name),
+        b, "Tensor", shape=_numbers(b, tensor.shape), type=TENSOR_TYPES[tensor.dtype],
+        buffer=0 if tensor.data is None else places[tensor.data], name=b.CreateString(tensor.name),
         quantization=_quantization(b, tensor) if tensor.scales else None,
         shape_signature=_numbers(b, tensor.signature) if tensor.signature else None,
-        is_variable=tensor.variable or None,
-        has_rank=True,
-    )
+        is_variable=tensor.variable or None, has_rank=True,
+    )  # fmt: skip
 
 
 def _quantization(b: flatbuffers.Builder, tensor: TfliteTensor) -> int:
@@ -282,15 +259,12 @@ def _quantization(b: flatbuffers.Builder, tensor: TfliteTensor) -> int:
 def _operator(b: flatbuffers.Builder, operator: TfliteOperator, codes: list[tuple[str, int]]) -> int:
     named = OPTIONS.get(operator.code)
     return _table(
-        b,
-        "Operator",
-        opcode_index=codes.index((operator.code, operator.version)),
-        inputs=_numbers(b, operator.inputs),
+        b, "Operator", opcode_index=codes.index((operator.code, operator.version)), inputs=_numbers(b, operator.inputs),
         outputs=_numbers(b, operator.outputs),
         intermediates=_numbers(b, operator.intermediates) if operator.intermediates else None,
         builtin_options_type=getattr(tflite.BuiltinOptions, named[0]) if named else None,
         builtin_options=_options(b, operator) if named else None,
-    )
+    )  # fmt: skip
 
 
 def _options(b: flatbuffers.Builder, operator: TfliteOperator) -> int:

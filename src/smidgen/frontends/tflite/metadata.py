@@ -3,8 +3,6 @@
 The names are lines of a file in a zip archive appended to the model, as TensorFlow's metadata writer packs them.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 import zipfile

@@ -4,8 +4,6 @@ PyTorch never sees the file. Its own loader would run code that a hostile one ho
 tree specifications, and names of tensors, which it pastes into Python source.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -15,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.data.files import Budget, read_zip
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.fields import Record
 from smidgen.ir import Array
 
@@ -51,8 +49,7 @@ def read_archive(path: Path, budget: Budget) -> Archive:
     _check_members(inside, path.name)
     tensors: dict[str, Array] = {}
     for folder, table in TABLES.items():
-        if folder + table not in inside:
-            raise ImportModelError(f"{path.name} holds no {folder}{table}; {SAVE}")
+        refuse(folder + table not in inside, f"{path.name} holds no {folder}{table}; {SAVE}")
         config = Record.from_json(inside[folder + table], f"{path.name}, {table}", budget).record("config")
         for name, entry in config.values.items():
             tensors[str(name)] = _tensor(Record.of(entry, f"{table}, {str(name)[:80]!a}"), inside, folder, budget)
@@ -62,10 +59,8 @@ def read_archive(path: Path, budget: Budget) -> Archive:
 def _root(members: Mapping[str, bytes], where: str) -> str:
     """Return the one folder that contains everything."""
     roots = {name.partition("/")[0] + "/" for name in members}
-    if not any(name.endswith("/" + MODEL) for name in members):
-        raise ImportModelError(f"{where} holds no {MODEL}; {SAVE}")
-    if len(roots) != 1:
-        raise ImportModelError(f"{where} holds {len(roots)} folders where one belongs; {SAVE}")
+    refuse(not any(name.endswith("/" + MODEL) for name in members), f"{where} holds no {MODEL}; {SAVE}")
+    refuse(len(roots) != 1, f"{where} holds {len(roots)} folders where one belongs; {SAVE}")
     return roots.pop()
 
 
@@ -75,12 +70,10 @@ def _check_members(inside: Mapping[str, bytes], where: str) -> None:
     for name in inside:
         folder = next((folder for folder in TABLES if name.startswith(folder)), "")
         payload = folder and PAYLOAD.fullmatch(name.removeprefix(folder))
-        if folder and name.endswith(".pt"):
-            raise ImportModelError(f"{where} {PICKLED}")
+        refuse(folder and name.endswith(".pt"), f"{where} {PICKLED}")
         if name not in known and not payload and not UNREAD.fullmatch(name):
             raise ImportModelError(f"{where} holds {name[:80]!a}, which no archive of one plain model needs; {SAVE}")
-    if MODEL not in inside:
-        raise ImportModelError(f"{where} holds no {MODEL} in its one folder; {SAVE}")
+    refuse(MODEL not in inside, f"{where} holds no {MODEL} in its one folder; {SAVE}")
     if inside.get("byteorder", b"little") != b"little":
         raise ImportModelError(f"{where} was saved on a big-endian machine; save it on a little-endian one")
 

@@ -1,14 +1,12 @@
 """One call of a PyTorch operator, as rules read it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layout import Shape
 from smidgen.frontends.sequences import Sequences
@@ -71,8 +69,7 @@ class TorchCall:
 
     def number(self, place: int, default: float) -> float:
         value = self.raw(place, default)
-        if not isinstance(value, int | float):
-            raise ImportModelError(f"its argument {place} should be a number")
+        refuse(not isinstance(value, int | float), f"its argument {place} should be a number")
         return float(value)
 
     def integers(self, place: int, default: Sequence[int] = ()) -> Shape:

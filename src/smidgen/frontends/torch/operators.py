@@ -1,14 +1,12 @@
 """One rule per operator of PyTorch's core ATen set, from its call to a tensor of the graph."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import sliced
 from smidgen.frontends.channels import Constant, FileTensor, Spans
 from smidgen.frontends.layout import Shape, resolved
@@ -46,8 +44,7 @@ def _batch_norm(call: TorchCall) -> FileTensor:
 
 def _check_factors(call: TorchCall) -> None:
     beta, alpha = call.factors("beta", "alpha")
-    if (beta, alpha) != (1.0, 1.0):
-        raise ImportModelError(f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
+    refuse((beta, alpha) != (1.0, 1.0), f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
 
 
 def _product(call: TorchCall, first: int = 0) -> FileTensor:
@@ -71,9 +68,7 @@ def _attention(call: TorchCall) -> FileTensor:
     mask, named = call.optional(3), call.node.kwargs
     boolean = mask is not None and mask.data.dtype == bool
     if call.raw(5) or named.get("is_causal") or named.get("enable_gqa") or boolean:
-        raise ImportModelError(
-            "attention with a causal or boolean mask, or with grouped heads, is not supported; leave the mask out"
-        )
+        raise ImportModelError("attention with a causal or boolean mask, or grouped heads, is not supported")
     if mask is not None and not np.isfinite(mask.data).all():
         raise ImportModelError("its mask holds infinite numbers, which int8 has not; leave the mask out")
     scale = named.get("scale")
@@ -105,11 +100,9 @@ def _pool(call: TorchCall) -> FileTensor:
     size = call.spread(1, count, ())
     stride, pads = call.spread(2, count, size) or size, call.spread(3, count, (0,))
     if call.name.startswith("max"):
-        if set(call.spread(4, count, (1,))) != {1}:
-            raise ImportModelError("dilated pooling is not supported; use plain pooling")
+        refuse(set(call.spread(4, count, (1,))) != {1}, "dilated pooling is not supported; use plain pooling")
         return call.c.pool(ops.MaxPool, x, size, stride, _spans(pads), bool(call.raw(5)))
-    if call.raw(6) is not None:
-        raise ImportModelError("an average with divisor_override is not supported; leave it out")
+    refuse(call.raw(6) is not None, "an average with divisor_override is not supported; leave it out")
     return call.c.pool(ops.AvgPool, x, size, stride, _spans(pads), bool(call.raw(4)), bool(call.raw(5)))
 
 
@@ -153,8 +146,7 @@ def _view(call: TorchCall) -> FileTensor:
 
 def _expand(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
-    if call.shape != x.shape:
-        raise ImportModelError(f"{list(x.shape)} would be repeated; let the operator that reads it repeat it")
+    refuse(call.shape != x.shape, f"{list(x.shape)} would be repeated; let the operator that reads it repeat it")
     return x
 
 
@@ -251,9 +243,7 @@ def _layers(call: TorchCall, op: ops.Lstm | ops.Gru) -> list[Cells]:
     count = int(call.number(LAYERS, 1)) * (2 if call.raw(BOTH) else 1)
     each = 4 if call.raw(BIASED) else 2
     if len(weights) != len(held) or count < 1 or len(weights) != each * count:
-        raise ImportModelError(
-            f"its {len(held)} weights are not {each * count} constants, those of {count} layers; leave out proj_size"
-        )
+        raise ImportModelError(f"its {len(held)} weights are not {each * count} constants; leave out proj_size")
     parts = (weights[i : i + each] for i in range(0, len(weights), each))
     return [Cells.stacked(op, range(op.gates), w, u, *(b or (np.zeros(w.shape[0]),) * 2)) for w, u, *b in parts]
 
@@ -276,14 +266,12 @@ def _recurrent(call: TorchCall, op: ops.Lstm | ops.Gru) -> tuple[FileTensor, Fil
 
 def _elu(call: TorchCall) -> Op:
     alpha, scale = call.number(1, 1.0), call.number(2, 1.0)
-    if call.number(3, 1.0) != 1.0:
-        raise ImportModelError("an ELU that scales its input is not supported; use 1")
+    refuse(call.number(3, 1.0) != 1.0, "an ELU that scales its input is not supported; use 1")
     return ops.Lookup("elu", alpha) if scale == 1.0 else ops.Lookup("selu", alpha, scale)
 
 
 def _softplus(call: TorchCall) -> Op:
-    if call.number(1, 1.0) != 1.0:
-        raise ImportModelError("a Softplus with a beta other than 1 is not supported; use 1")
+    refuse(call.number(1, 1.0) != 1.0, "a Softplus with a beta other than 1 is not supported; use 1")
     return ops.Lookup("softplus")
 
 

@@ -3,8 +3,6 @@
 Every part of the description is checked.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +13,7 @@ import numpy as np
 import torch
 
 from smidgen.data.files import Budget
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.fields import Record
 from smidgen.frontends.torch.archive import DTYPES, STRIDED, Archive, element_type, sizes
 from smidgen.ir import Array
@@ -82,8 +80,7 @@ def parse(archive: Archive) -> TorchProgram:
         else:
             name, held[name] = _held(kind, Record.of(inner, spec.where), archive.tensors)
     nodes = graph.records("nodes")
-    if len(nodes) > MAX_CALLS:
-        raise ImportModelError(f"it makes {len(nodes):,} calls; up to {MAX_CALLS:,} are read")
+    refuse(len(nodes) > MAX_CALLS, f"it makes {len(nodes):,} calls; up to {MAX_CALLS:,} are read")
     names = [_text(node, "target").removeprefix("torch.ops.aten.").partition(".")[0] for node in nodes]
     calls = tuple(_call(node) for node, name in zip(nodes, names, strict=True) if name not in ASSERTIONS)
     return TorchProgram(inputs, held, calls, tuple(_output(spec) for spec in signature.records("output_specs")))
@@ -95,8 +92,7 @@ def _torch_type(dtype: np.dtype[np.generic]) -> torch.dtype:
 
 def _only(union: Record) -> tuple[str, object]:
     """Return the single entry of a mapping that stands for one of several kinds."""
-    if len(union.values) != 1:
-        raise ImportModelError(f"{union.where} should have one entry, has {len(union.values)}; save it again")
+    refuse(len(union.values) != 1, f"{union.where} should have one entry, has {len(union.values)}; save it again")
     ((kind, value),) = union.values.items()
     return str(kind), value
 
@@ -110,8 +106,7 @@ def _text(record: Record, key: str) -> str:
 
 def _tensor_name(argument: Record) -> str:
     kind, inner = _only(argument)
-    if kind != "as_tensor":
-        raise ImportModelError(f"{argument.where} is no tensor; export a module of tensors with fixed sizes")
+    refuse(kind != "as_tensor", f"{argument.where} is no tensor; export a module of tensors with fixed sizes")
     return _text(Record.of(inner, argument.where), "name")
 
 
@@ -121,8 +116,7 @@ def _held(kind: str, spec: Record, tensors: Mapping[str, Array]) -> tuple[str, A
     if key is None:
         raise ImportModelError(f"{spec.where} is {kind[:40]!a}; export a module of tensors alone")
     source = _text(spec, key)
-    if source not in tensors:
-        raise ImportModelError(f"{spec.where} is {source[:80]!a}, which the archive does not hold; save it again")
+    refuse(source not in tensors, f"{spec.where} is {source[:80]!a}, which the archive does not hold; save it again")
     return _text(spec.record("arg"), "name"), tensors[source]
 
 
@@ -193,8 +187,7 @@ def _argument(argument: Record, name: str) -> object:
         if not isinstance(value, list):
             raise ImportModelError(f"{argument.where} should be a list; save it again")
         return [_LISTED[kind[:-1]](item, argument.where) for item in value]
-    if kind not in _SINGLE:
-        raise ImportModelError(f"{argument.where} is {kind[:40]!a}, which is not read; export with fixed sizes")
+    refuse(kind not in _SINGLE, f"{argument.where} is {kind[:40]!a}, which is not read; export with fixed sizes")
     return _SINGLE[kind](value, argument.where)
 
 
@@ -232,8 +225,7 @@ def _known(key: str, read: Callable[[object, str], object]) -> Callable[[object,
 
     def find(value: object, where: str) -> object:
         kind, inner = _only(Record.of(value, where))
-        if kind != key:
-            raise ImportModelError(f"{where} leaves a dimension open; export it with fixed sizes, no dynamic_shapes")
+        refuse(kind != key, f"{where} leaves a dimension open; export it with fixed sizes, no dynamic_shapes")
         return read(inner, where)
 
     return find
@@ -292,8 +284,7 @@ class ReplayModule(torch.nn.Module):
         for output, result in zip(call.outputs, results, strict=True):
             names = output if isinstance(output, tuple) else (output,)
             parts = result if isinstance(result, list | tuple) else (result,)
-            if len(names) != len(parts):
-                raise ImportModelError(f"{where} gives {len(parts)} tensors, the file names {len(names)}")
+            refuse(len(names) != len(parts), f"{where} gives {len(parts)} tensors, the file names {len(names)}")
             for name, part in zip(names, parts, strict=True):
                 if name is not None and isinstance(part, torch.Tensor):
                     self.budget.check(where, part.element_size() * math.prod(part.shape))
@@ -309,8 +300,7 @@ def examples(program: TorchProgram, budget: Budget) -> tuple[torch.Tensor, ...]:
 
 def _given(values: Mapping[str, torch.Tensor], item: object) -> Any:
     if isinstance(item, Named):
-        if item.name not in values:
-            raise ImportModelError(f"{item.name[:80]!a} is read before anything writes it; save the model again")
+        refuse(item.name not in values, f"{item.name[:80]!a} is read before anything writes it; save the model again")
         return values[item.name]
     return [_given(values, part) for part in item] if isinstance(item, list) else item
 
@@ -323,5 +313,4 @@ def _check_pieces(call: AtenCall, given: list[object], where: str) -> None:
     number = next((x for x in given if isinstance(x, int)), 1)  # of pieces, or of elements in each
     name = call.operator._schema.name
     pieces = {"unbind": longest, "split": longest // max(number, 1)}.get(name.rpartition(":")[2], min(number, longest))
-    if pieces > MAX_PIECES:
-        raise ImportModelError(f"{where} cuts a tensor into {pieces:,} pieces; up to {MAX_PIECES:,} are read")
+    refuse(pieces > MAX_PIECES, f"{where} cuts a tensor into {pieces:,} pieces; up to {MAX_PIECES:,} are read")

@@ -1,7 +1,5 @@
 """PyTorch → Graph: a module with an example of its input, or a saved `torch.export` archive."""
 
-from __future__ import annotations
-
 import logging
 import math
 import sys
@@ -19,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from smidgen.data.files import MEMORY, Budget, first_line
-from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, nearest, with_others
+from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, nearest, refuse, with_others
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.sequences import Sequences
 from smidgen.frontends.tidy import fewest_transposes, tidy
@@ -133,8 +131,7 @@ def _placeholder(
         kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
         raise ImportModelError(f"input '{name}' is {kind}; give only float32 tensors")
     for place, size in enumerate(value.shape):
-        if not isinstance(size, int):
-            raise ImportModelError(f"input '{name}' leaves dimension {place} open; export it with fixed sizes")
+        refuse(not isinstance(size, int), f"input '{name}' leaves dimension {place} open; export it with fixed sizes")
     shape = tuple(value.shape)
     recurs = any(name_of(user.target) in RECURRENT for user in node.users)
     steps_first = recurs and (len(shape) == 2 or shape[1:2] == (1,))
@@ -184,8 +181,7 @@ def _fold_constant(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]
     made, target = node.meta["val"], node.target
     if not isinstance(target, torch._ops.OpOverload) or not (torch.Tag.core in target.tags or name_of(target) in PLAIN):
         raise ImportModelError("it computes constants in a way that is not folded; register the result as a buffer")
-    if not isinstance(made, torch.Tensor):
-        raise ImportModelError("it makes constants that are not tensors")
+    refuse(not isinstance(made, torch.Tensor), "it makes constants that are not tensors")
     c.budget.take("its result", made.element_size() * math.prod(int(n) for n in made.shape))
 
     def given(item: fx.Node) -> Any:

@@ -5,8 +5,6 @@ how far from the proven bound it got. It knows nothing of graphs. Items that ove
 the search knows rectangles alone: shapes go to the bottom, and become the ground on which everything else is packed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -49,12 +47,9 @@ class Packing:
 
 
 def pack(
-    items: Iterable[Item],
-    decisions: int = DECISIONS,
-    capacity: int | None = None,
-    seed: int = 0,
+    items: Iterable[Item], decisions: int = DECISIONS, capacity: int | None = None, seed: int = 0,
     ground: tuple[int, ...] = (),
-) -> Packing:
+) -> Packing:  # fmt: skip
     """Return the best packing within a number of decisions; earlier where it is optimal or within `capacity` bytes.
 
     Where there is a `ground`, each item begins at or above it. The heuristics always run, and with no

@@ -1,7 +1,5 @@
 """The packing problem, made small: sections instead of times, and sizes in their greatest common divisor."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,14 +83,10 @@ def pose(items: tuple[Item, ...], ground: tuple[int, ...] = ()) -> PackingProble
     ground = ground or (0,) * len(items)
     unit = gcd(*(item.size for item in items), *ground)
     return PackingProblem(
-        items,
-        unit,
-        tuple(bisect_left(times, item.start) for item in items),
-        tuple(bisect_left(times, item.end) for item in items),
-        tuple(item.size // unit for item in items),
-        tuple(least // unit for least in ground),
-        len(times),
-    )
+        items, unit, tuple(bisect_left(times, item.start) for item in items),
+        tuple(bisect_left(times, item.end) for item in items), tuple(item.size // unit for item in items),
+        tuple(least // unit for least in ground), len(times),
+    )  # fmt: skip
 
 
 def check_items(items: tuple[Item, ...]) -> None:

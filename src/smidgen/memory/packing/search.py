@@ -1,7 +1,5 @@
 """The exact search, branch and bound: built from C when first needed, run again and again on other orders and goals."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass
 from enum import IntEnum

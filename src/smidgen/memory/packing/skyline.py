@@ -1,7 +1,5 @@
 """Packing by heuristics: best-fit skyline and first fit in several orders, and hill climbing from the best of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush

@@ -1,7 +1,5 @@
 """The section on what was tried on the user's own samples."""
 
-from __future__ import annotations
-
 from smidgen.results.report.page import Section, Table, TableCell, counted, rows_of
 from smidgen.selection.choice import Choice, Row, shown
 from smidgen.selection.rates import of_batch
@@ -27,8 +25,6 @@ def _cells(choice: Choice, row: Row, kept: bool) -> tuple[TableCell | str, ...]:
     return (
         f"{row.name}, kept" if kept else row.name,
         TableCell(shown(row, choice.chance), row.score, row.score if choice.chance is not None else None),
-        counted(row.sram_bytes),
-        "" if row.instructions is None else counted(row.instructions),
-        "" if row.learning_rate is None else of_batch(row.learning_rate),
-        steps,
-    )
+        counted(row.sram_bytes), "" if row.instructions is None else counted(row.instructions),
+        "" if row.learning_rate is None else of_batch(row.learning_rate), steps,
+    )  # fmt: skip

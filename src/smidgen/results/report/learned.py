@@ -1,7 +1,5 @@
 """Sections of a report on how a model learned and how good it is afterwards, and the page of a test."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Iterator, Sequence
@@ -28,23 +26,7 @@ from smidgen.learning import Epoch, learned_graph
 from smidgen.learning import Tested as CourseTested
 from smidgen.pipeline import Program
 from smidgen.results.figures import BLACK, CRIMSON, Axis, Figure, Note, Panel, Polyline
-from smidgen.results.report.page import (
-    Answer,
-    Block,
-    Chart,
-    Gallery,
-    KeyNumber,
-    Matrix,
-    Report,
-    Section,
-    ShownSample,
-    Table,
-    TableCell,
-    counted,
-    percent,
-    render,
-    rows_of,
-)
+from smidgen.results.report import page
 from smidgen.selection.rates import BATCH, ChosenRate, RateTrial
 
 LARGEST = 30  # classes of a matrix that a page has room for
@@ -55,26 +37,28 @@ QUALITY = 82  # of JPEG
 LONGEST = 90  # letters of an answer
 
 
-def how_good(before: CourseTested, after: CourseTested, tests: str) -> KeyNumber:
+def how_good(before: CourseTested, after: CourseTested, tests: str) -> page.KeyNumber:
     """Return the share of right answers, or the error where there are none, before and after."""
     if after.accuracy is not None:
         right = f"{before.accuracy:.1%} before, of {tests}"
-        return KeyNumber("Right after learning", f"{after.accuracy:.1%}", right, after.accuracy)
-    return KeyNumber("Error after learning", f"{after.error:.4g}", f"{before.error:.4g} before, of {tests}")
+        return page.KeyNumber("Right after learning", f"{after.accuracy:.1%}", right, after.accuracy)
+    return page.KeyNumber("Error after learning", f"{after.error:.4g}", f"{before.error:.4g} before, of {tests}")
 
 
-def learning_section(before: CourseTested, epochs: Sequence[Epoch], chosen: ChosenRate | None) -> Section:
+def learning_section(before: CourseTested, epochs: Sequence[Epoch], chosen: ChosenRate | None) -> page.Section:
     """Show the loss over the epochs, the tests between them, and the rates that were tried before."""
-    rows = rows_of((counted(one.number), _loss(one.loss), percent(one.accuracy), _loss(one.error)) for one in epochs)
-    tables = [Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)]
+    rows = page.rows_of(
+        (page.counted(one.number), _loss(one.loss), page.percent(one.accuracy), _loss(one.error)) for one in epochs
+    )
+    tables = [page.Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)]
     caption = f"The mean loss went from {epochs[0].loss:.3f} in the first epoch to {epochs[-1].loss:.3f} in the last."
     if chosen is not None:
-        rows = rows_of((_rate(one), counted(one.steps), _loss(one.loss)) for one in chosen.trials)
-        tables.append(Table("Learning rates that were tried", ("Rate of a batch of 256", "Steps", "Loss"), rows))
+        rows = page.rows_of((_rate(one), page.counted(one.steps), _loss(one.loss)) for one in chosen.trials)
+        tables.append(page.Table("Learning rates that were tried", ("Rate of a batch of 256", "Steps", "Loss"), rows))
         caption += f" {_sentence(chosen.verdict)}"
-    chart = Chart(draw_learning(before, epochs, chosen), caption, tuple(tables))
+    chart = page.Chart(draw_learning(before, epochs, chosen), caption, tuple(tables))
     intro = "One sample at a time, as they come to a device; none of the test is among them."
-    return Section("learning", "How it learned", intro, (chart,))
+    return page.Section("learning", "How it learned", intro, (chart,))
 
 
 def draw_learning(before: CourseTested, epochs: Sequence[Epoch], chosen: ChosenRate | None) -> Figure:
@@ -117,12 +101,12 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _rate(trial: RateTrial) -> TableCell:
-    return TableCell(f"{BATCH * trial.learning_rate:.4g}", trial.learning_rate)
+def _rate(trial: RateTrial) -> page.TableCell:
+    return page.TableCell(f"{BATCH * trial.learning_rate:.4g}", trial.learning_rate)
 
 
-def _loss(loss: float | None) -> TableCell:
-    return TableCell("") if loss is None else TableCell(f"{loss:.4f}", loss)
+def _loss(loss: float | None) -> page.TableCell:
+    return page.TableCell("") if loss is None else page.TableCell(f"{loss:.4f}", loss)
 
 
 def before_learning(program: Program) -> Graph:
@@ -132,26 +116,28 @@ def before_learning(program: Program) -> Graph:
     return learned_graph(program.training, {value.name: array for value, array in program.graph.state.items()})
 
 
-def quality_section(before: Graph, after: Graph, data: Data) -> Section:
+def quality_section(before: Graph, after: Graph, data: Data) -> page.Section:
     """Show how often the model is right after learning, what it mistakes, and samples before and after."""
     gallery = show_samples(before, after, data)
     try:
         tested = test(after, data)
     except InputError:  # the data has no labels that this model's output can be compared with
         intro = "The model's answers for samples that it did not learn from."
-        return Section("quality", "How good it is", intro, (gallery,))
+        return page.Section("quality", "How good it is", intro, (gallery,))
     intro = " ".join(map(_sentence, str(tested).splitlines()[1:]))
-    return Section("quality", "How good it is", intro, (gallery, *_judged(tested)))
+    return page.Section("quality", "How good it is", intro, (gallery, *_judged(tested)))
 
 
 def draw_tested(tested: Tested) -> str:
     """Return the page of a test: the confusion of classes, precision and recall, errors by output or class."""
     summary = ". ".join(str(tested).splitlines()) + "."
-    section = Section("quality", "How good it is", "", tuple(_judged(tested)))
-    return render(Report(f"{tested.model} tested on {tested.data}", "Smidgen test", summary, (), (), (section,)))
+    section = page.Section("quality", "How good it is", "", tuple(_judged(tested)))
+    return page.render(
+        page.Report(f"{tested.model} tested on {tested.data}", "Smidgen test", summary, (), (), (section,))
+    )
 
 
-def _judged(tested: Tested) -> Iterator[Block]:
+def _judged(tested: Tested) -> Iterator[page.Block]:
     """Show the results of a test; long tables are folded."""
     match tested:
         case ClassesTested() | CellsTested():
@@ -160,36 +146,40 @@ def _judged(tested: Tested) -> Iterator[Block]:
         case LabelsTested():
             yield _shares(tested.outputs, "output")
         case NumbersTested():
-            rows = rows_of(
+            rows = page.rows_of(
                 (one.name, _loss(one.mean_absolute), _loss(one.root_mean_squared), _loss(one.r_squared))
                 for one in tested.outputs
             )
             columns = ("Output", "Mean absolute error", "Root mean squared error", "R²")
-            yield Table("Error of each output", columns, rows, folded=len(rows) > LARGEST)
+            yield page.Table("Error of each output", columns, rows, folded=len(rows) > LARGEST)
         case ReconstructionTested():
-            if rows := rows_of((one.name, counted(one.samples), _loss(one.error)) for one in tested.classes):
-                yield Table("Error by class", ("Class", "Samples", "Error"), rows, folded=False)
+            if rows := page.rows_of((one.name, page.counted(one.samples), _loss(one.error)) for one in tested.classes):
+                yield page.Table("Error by class", ("Class", "Samples", "Error"), rows, folded=False)
 
 
-def _confusion(names: tuple[str, ...], confusion: tuple[tuple[int, ...], ...]) -> Matrix | Table:
+def _confusion(names: tuple[str, ...], confusion: tuple[tuple[int, ...], ...]) -> page.Matrix | page.Table:
     """Return the confusion matrix with its most frequent mistakes, or all mistakes where it would be too large."""
     wrong = [(count, i, j) for i, row in enumerate(confusion) for j, count in enumerate(row) if i != j and count]
     wrong.sort(key=lambda one: (-one[0], one[1:]))
     if len(names) > LARGEST:
         shares = [(names[i], names[j], count, count / sum(confusion[i])) for count, i, j in wrong]
-        rows = rows_of((true, predicted, counted(count), percent(share)) for true, predicted, count, share in shares)
-        return Table("Every mistake", ("True class", "Predicted", "Samples", "Share of the class"), rows)
+        rows = page.rows_of(
+            (true, predicted, page.counted(count), page.percent(share)) for true, predicted, count, share in shares
+        )
+        return page.Table("Every mistake", ("True class", "Predicted", "Samples", "Share of the class"), rows)
     worst = (f"{names[i]} for {names[j]}, {count:,} of {sum(confusion[i]):,}" for count, i, j in wrong[:3])
-    return Matrix(names, confusion, f"Mistaken most: {'; '.join(worst)}." if wrong else "Nothing is mistaken.")
+    return page.Matrix(names, confusion, f"Mistaken most: {'; '.join(worst)}." if wrong else "Nothing is mistaken.")
 
 
-def _shares(classes: tuple[ClassTested, ...], what: str) -> Table:
-    rows = rows_of((one.name, percent(one.precision), percent(one.recall), counted(one.samples)) for one in classes)
+def _shares(classes: tuple[ClassTested, ...], what: str) -> page.Table:
+    rows = page.rows_of(
+        (one.name, page.percent(one.precision), page.percent(one.recall), page.counted(one.samples)) for one in classes
+    )
     columns = (what.capitalize(), "Precision", "Recall", "Samples")
-    return Table(f"Precision and recall by {what}", columns, rows, folded=len(rows) > LARGEST)
+    return page.Table(f"Precision and recall by {what}", columns, rows, folded=len(rows) > LARGEST)
 
 
-def show_samples(before: Graph, after: Graph, data: Data) -> Gallery:
+def show_samples(before: Graph, after: Graph, data: Data) -> page.Gallery:
     """Show the first samples of each class, in turn, with the answers of two models; of a stream its beginning."""
     streams = bool(after.variables)
     places = list(range(min(SHOWN, len(data.test))) if streams else _in_turn(data.test, len(data.classes)))
@@ -201,7 +191,7 @@ def show_samples(before: Graph, after: Graph, data: Data) -> Gallery:
     if data.label_kind == "classes":
         right_before, right_after = sum(bool(s.before.right) for s in shown), sum(bool(s.after.right) for s in shown)
         caption += f" Of these {len(shown)}, {right_before} were right before and {right_after} are after."
-    return Gallery(shown, caption)
+    return page.Gallery(shown, caption)
 
 
 def _in_turn(samples: Samples, classes: int) -> Iterator[int]:
@@ -217,18 +207,20 @@ def _in_turn(samples: Samples, classes: int) -> Iterator[int]:
     yield from (place for _, _, place in sorted(ranked)[:SHOWN])
 
 
-def _shown(data: Data, samples: Samples, row: int, place: int, before: Prediction, after: Prediction) -> ShownSample:
+def _shown(
+    data: Data, samples: Samples, row: int, place: int, before: Prediction, after: Prediction
+) -> page.ShownSample:
     label = samples.labels[row] if data.label_kind == "classes" else None
     truth = "" if label is None else data.classes[label]
     if data.label_kind == "vectors":
         truth = _shortened(", ".join(f"{number:.4g}" for number in samples.targets[row]))
     answers = (_answer(one, label) for one in (before, after))
-    return ShownSample(f"test sample {place}", picture(samples.images[row]), truth, *answers)
+    return page.ShownSample(f"test sample {place}", picture(samples.images[row]), truth, *answers)
 
 
-def _answer(prediction: Prediction, label: int | None) -> Answer:
+def _answer(prediction: Prediction, label: int | None) -> page.Answer:
     right = prediction.classes[0].index == label if prediction.classes and label is not None else None
-    return Answer(_shortened(prediction.text), right)
+    return page.Answer(_shortened(prediction.text), right)
 
 
 def _shortened(text: str) -> str:

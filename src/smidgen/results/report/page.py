@@ -1,7 +1,5 @@
 """A page as data (sections of charts, tables, bytes, samples and facts), and as one HTML file that loads nothing."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Sections of a report on what learns, what each part adds, and what the program takes on its board."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from smidgen.ir import Graph

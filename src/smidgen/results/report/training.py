@@ -1,7 +1,5 @@
 """The report of a training run, and how to make its results again."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from collections.abc import Iterable, Iterator

@@ -5,6 +5,7 @@
 
 enum { SMG_ONE = 1 << 16, SMG_LEAST_SHRINKAGE = 6554, SMG_MOST_SHRINKAGE = 58982 }; /* 1, 0.1, 0.9 */
 #define SMG_NEVER (-79228162514264337593543950336.0f)                            /* -2^96, of a class without samples */
+#define SMG_WIDE 12.5f /* 2 * 2.5^2: of 2.5 standard deviations */
 
 /* A number of the triangle: whole until all integers are added up, real from there on. */
 typedef union {
@@ -17,6 +18,7 @@ typedef struct {
     const int32_t *n, *m, *g;
     number *triangle, *centre, *rest; /* of working memory: the matrix, and vectors of a class */
     float *share;
+    float limit;
     int32_t divisor, shrunk, temperature;
 } solving;
 
@@ -112,15 +114,40 @@ static float spread_of_all(solving *s) {
     return sum;
 }
 
+/* sqrt(most / whole), at most 2^20 - 1. */
+static uint32_t root_of(uint64_t most, uint64_t whole) {
+    uint32_t root = 0;
+    for (uint32_t bit = 1 << 19; bit; bit /= 2)
+        if ((uint64_t)(root + bit) * (root + bit) * whole <= most) root += bit;
+    return root;
+}
+
 /* sqrt(d / (d + freedom)) in 1/65536, between 0.1 and 0.9; 1 without any degree of freedom. */
 static int32_t shrinkage(int32_t d, int32_t freedom) {
-    const uint64_t most = (uint64_t)(uint32_t)d << 32, whole = (uint64_t)((int64_t)d + freedom);
-    uint32_t root = 0;
     if (freedom < 1) return SMG_ONE;
-    for (uint32_t bit = SMG_ONE / 2; bit; bit /= 2)
-        if ((uint64_t)(root + bit) * (root + bit) * whole <= most) root += bit;
+    const uint32_t root = root_of((uint64_t)(uint32_t)d << 32, (uint64_t)((int64_t)d + freedom));
     if (root < SMG_LEAST_SHRINKAGE) return SMG_LEAST_SHRINKAGE;
     return root > SMG_MOST_SHRINKAGE ? SMG_MOST_SHRINKAGE : (int32_t)root;
+}
+
+/* The squared distance from its class's mean within which a sample of a known class lies: so many standard deviations
+ * of normal ones above its mean, both of the scatter. 0 where the scatter tells neither. */
+static float limit_of(const solving *s, float sum, int32_t freedom) {
+    const int32_t d = s->p->d;
+    const number *row = s->triangle;
+    float squares = 0;
+    if (freedom < 1 || !(sum > 0)) return 0;
+    for (int32_t i = 0; i < d; i++) {
+        for (int32_t j = 0; j < i; j++) squares += 2.0f * (row[j].real * row[j].real);
+        squares += row[i].real * row[i].real;
+        row += i + 1;
+    }
+    const float once = 1.0f / (float)freedom, least = 1.0f / (float)d;
+    float share = squares / (sum * sum) - once;
+    share = share > least ? share : least; /* from all directions alike to a single one */
+    share = share < 1.0f ? share : 1.0f;
+    const uint32_t root = root_of((uint64_t)(SMG_WIDE * share * (1.0f + once) * 4294967296.0f), 1);
+    return sum / (float)freedom * (1.0f + (float)root * 1.52587890625e-05f);
 }
 
 /* What scores are multiplied by, in 1/65536: k / (k + 48) with k samples a class, at most 1 - shrinkage. */
@@ -134,6 +161,7 @@ static void shrink(solving *s, int32_t present) {
     const int32_t d = s->p->d, samples = (int32_t)smg_samples(s->n, s->p->classes);
     float sum = scatter_within(s);
     s->divisor = samples - present;
+    s->limit = limit_of(s, sum, s->divisor);
     s->shrunk = shrinkage(d, s->divisor);
     if (!(sum > 0)) { /* one sample a class, or all alike: the spread of everything, the same in all directions */
         sum = spread_of_all(s);
@@ -212,11 +240,11 @@ static void solve_class(const solving *s, const int32_t *m, int32_t n, const flo
     *b = -(sum * sharp);
 }
 
-void smg_solve_f32(const smg_solve_f32_params *p, float *w, float *b, const int32_t *n, const int32_t *m,
+void smg_solve_f32(const smg_solve_f32_params *p, float *w, float *b, float *limit, const int32_t *n, const int32_t *m,
                    const int32_t *g, int32_t *code, void *scratch) {
     number *const triangle = scratch, *const vectors = triangle + p->d * (p->d + 1) / 2;
     float *const last = (float *)(void *)(vectors + 2 * p->d);
-    solving s = {p, n, m, g, triangle, vectors, vectors + p->d, last, 0, 0, 0};
+    solving s = {p, n, m, g, triangle, vectors, vectors + p->d, last, 0, 0, 0, 0};
     int32_t present = 0;
     *code = SMG_SUMS_UNSOUND;
     if (!smg_sums_hold(n, m, g, p->classes, p->d)) return;
@@ -226,6 +254,7 @@ void smg_solve_f32(const smg_solve_f32_params *p, float *w, float *b, const int3
     shrink(&s, present);
     *code = SMG_SUMS_UNSOUND;
     if (!factor(&s)) return;
+    *limit = s.limit;
     s.temperature = temperature(s.shrunk, seen(&s), present);
     for (int32_t i = 0; i < p->d; i++) last[i] = (float)sum_of(&s, i) / (float)seen(&s);
     for (int32_t c = 0; c < p->classes; c++, w += p->d, b++) {

@@ -1,7 +1,5 @@
 """ONNX → Graph: [batch, channels, rows, columns] becomes channels last, with as few transposes as possible."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -128,9 +126,7 @@ def _branch(c: OnnxImport, operator: OnnxOperator, where: str) -> None:
     with located(where):
         condition = c.operand(operator.inputs[0]) if operator.inputs else None
         if not isinstance(condition, Constant) or condition.data.size != 1:
-            raise ImportModelError(
-                "its condition is computed from the input; export the model for one fixed input, without it"
-            )
+            raise ImportModelError("its condition is computed from the input; export the model for one fixed input")
     branch = operator.branches[bool(condition.data.reshape(()))]
     c.values |= {name: Constant(data) for name, data in branch.constants.items()}
     for inner in branch.operators:

@@ -1,7 +1,5 @@
 """ONNX operators about to be translated: the tensors they read, and their attributes checked by kind."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from smidgen.data.files import Budget
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layout import Shape, axis_of
 from smidgen.frontends.onnx.read.decode import OnnxModel, OnnxOperator
@@ -30,14 +28,10 @@ class OnnxImport(Sequences):
         self.values: dict[str, Operand] = {n: Constant(data) for n, data in model.constants.items()}
 
     def operand(self, name: str) -> Operand:
-        if name in self.withheld:
-            raise ImportModelError(f"'{name}' is the last cell state of an LSTM; only its hidden states are read")
+        refuse(name in self.withheld, f"'{name}' is the last cell state of an LSTM; only its hidden states are read")
         if name in self.chosen:
-            raise ImportModelError(
-                f"'{name}' is the class that ArgMax chose, and more is computed from it; end the model at ArgMax"
-            )
-        if name not in self.values:
-            raise ImportModelError(f"'{name}' is read before anything writes it; export the model again")
+            raise ImportModelError(f"'{name}' is the class that ArgMax chose; end the model at ArgMax")
+        refuse(name not in self.values, f"'{name}' is read before anything writes it; export the model again")
         return self.values[name]
 
 
@@ -56,8 +50,7 @@ class OnnxCall:
         return place < len(self) and self.operator.inputs[place] != ""
 
     def operand(self, place: int) -> Operand:
-        if not self.has_input(place):
-            raise ImportModelError(f"its input {place} is missing; export the model again")
+        refuse(not self.has_input(place), f"its input {place} is missing; export the model again")
         return self.c.operand(self.operator.inputs[place])
 
     def tensor(self, place: int) -> FileTensor:
@@ -79,8 +72,7 @@ class OnnxCall:
         constant = self.optional(place)
         if constant is None:
             return default
-        if constant.data.size != 1:
-            raise ImportModelError(f"its input {place} should be one number, is {list(constant.shape)}")
+        refuse(constant.data.size != 1, f"its input {place} should be one number, is {list(constant.shape)}")
         return float(constant.data.reshape(-1)[0])
 
     def numbers(self, place: int) -> tuple[int, ...]:
@@ -108,8 +100,7 @@ class OnnxCall:
 
     def real(self, name: str, default: float) -> float:
         value = float(self.attribute(name, default, int | float, "a finite number"))
-        if not np.isfinite(value):
-            raise ImportModelError(f"its attribute {name} should be a finite number, is {value}")
+        refuse(not np.isfinite(value), f"its attribute {name} should be a finite number, is {value}")
         return value
 
     def text(self, name: str, default: str) -> str:

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from onnx import numpy_helper, version_converter
 
 from smidgen.data.files import Budget, read_whole
-from smidgen.errors import ImportModelError, located
+from smidgen.errors import ImportModelError, located, refuse
 from smidgen.frontends.onnx.write import CLASSES
 from smidgen.frontends.onnx.write.functions import DOMAIN, IDENTITIES, LAYERS, WEIGHTED
 from smidgen.ir import MAX_BYTES, Array
@@ -94,19 +94,16 @@ def decode(path: Path, budget: Budget, shapes: Shapes = NO_SHAPES) -> OnnxModel:
         raise ImportModelError("it holds names that are not text; copy or export it again")
     opset = _opset(proto)
     _fix_shapes(graph, shapes)
-    if graph.sparse_initializer:
-        raise ImportModelError("it holds sparse weights; export them dense")
+    refuse(graph.sparse_initializer, "it holds sparse weights; export them dense")
     nodes, held = _check_nodes(graph), len(graph.initializer)
-    if max(nodes, held) > MAX_ITEMS:
-        raise ImportModelError(f"it has {nodes:,} nodes and {held:,} constants; up to {MAX_ITEMS:,} are read")
+    refuse(max(nodes, held) > MAX_ITEMS, f"it has {nodes:,} nodes and {held:,} constants; up to {MAX_ITEMS:,} are read")
     if opset < OLDEST:
         opset, graph = OLDEST, _converted(proto, opset).graph
     constants = {tensor.name: array(tensor, path.parent, budget) for tensor in graph.initializer}
     inputs = tuple(_input(v) for v in graph.input if v.name not in constants)
     outputs = tuple(OnnxTensor(v.name, v.type.tensor_type.elem_type) for v in graph.output)
     operators = tuple(_operators(graph, path.parent, budget))
-    if not outputs or not operators:
-        raise ImportModelError("it computes nothing; export the model again")
+    refuse(not outputs or not operators, "it computes nothing; export the model again")
     return OnnxModel(opset, inputs, outputs, constants, operators, _classes(proto))
 
 
@@ -179,8 +176,7 @@ def _opset(proto: onnx.ModelProto) -> int:
     versions = {entry.domain: entry.version for entry in proto.opset_import}
     opset = versions.get("", 0) or versions.get("ai.onnx", 0) or _implied_opset(proto)
     newest = onnx.defs.onnx_opset_version()
-    if not 1 <= opset <= newest:
-        raise ImportModelError(f"it uses opset {opset}; export it with one from {OLDEST} to {newest}")
+    refuse(not 1 <= opset <= newest, f"it uses opset {opset}; export it with one from {OLDEST} to {newest}")
     if any(function.domain != DOMAIN for function in proto.functions):
         names = ", ".join(sorted(f.name for f in proto.functions if f.domain != DOMAIN)[:3])
         raise ImportModelError(f"it defines functions ({names}); inline them with onnx.inliner first")
@@ -259,9 +255,7 @@ def _check_nodes(graph: onnx.GraphProto) -> int:
         if node.op_type in LOOPS or inner:
             raise ImportModelError(f"{where} is control flow; export the model for one fixed input, without it")
         if node.domain not in ("", "ai.onnx", DOMAIN):
-            raise ImportModelError(
-                f"{where} is of the domain '{node.domain}'; export the model with ONNX's own operators"
-            )
+            raise ImportModelError(f"{where} is of the domain '{node.domain}'; export the model with ONNX's operators")
     return len(graph.node) + sum(_check_nodes(inner) for inner in _inner_graphs(graph))
 
 
@@ -319,9 +313,7 @@ def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
     elif code in LAYERS:
         yield replace(operator, code="Identity" if code in IDENTITIES else code, inputs=inputs[: LAYERS[code]])
     else:
-        raise ImportModelError(
-            f"node '{operator.name}' ({code}) is a table that no operator of ONNX gives; import the .smg"
-        )
+        raise ImportModelError(f"node '{operator.name}' ({code}) is a table of no ONNX operator; import the .smg")
 
 
 def _attribute(attribute: onnx.AttributeProto, folder: Path, budget: Budget) -> object:
@@ -346,9 +338,7 @@ def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
         raise ImportModelError(f"{what} is of ONNX type {tensor.data_type}; export the model with {kinds}")
     size = math.prod(shape) * dtype.itemsize
     if len(shape) > LARGEST_RANK or min(shape, default=0) < 0:
-        raise ImportModelError(
-            f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} sizes from 0 on are read"
-        )
+        raise ImportModelError(f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} sizes are read")
     budget.take(f"{what}, {dtype}{list(shape)},", size)
     try:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
@@ -374,8 +364,7 @@ def _external(tensor: onnx.TensorProto, folder: Path, size: int) -> bytes:
         start, length = int(entries.get("offset", "0")), int(entries.get("length", str(size)))
     except ValueError:
         start, length = -1, -1
-    if not path.is_file():
-        raise ImportModelError(f"{what} is in '{location[:80]}', which is not next to the model; copy that file too")
+    refuse(not path.is_file(), f"{what} is in '{location[:80]}', which is not next to the model; copy that file too")
     if length != size or start < 0 or start + size > path.stat().st_size:
         raise ImportModelError(
             f"{what} should be {size:,} bytes of '{location[:80]}' from {start:,}, which has "

@@ -1,14 +1,12 @@
 """Rules for ONNX's layers: weights, windows, normalization, attention, recurrence, quantization."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layout import Shape
 from smidgen.frontends.onnx.read.calls import OnnxCall
@@ -118,8 +116,7 @@ def _pool(call: OnnxCall) -> FileTensor:
 
 def _global_pool(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
-    if len(x.shape) < 3:
-        raise ImportModelError(f"{list(x.shape)} has no map to pool over")
+    refuse(len(x.shape) < 3, f"{list(x.shape)} has no map to pool over")
     if call.operator.code == "GlobalAveragePool":
         return call.c.mean(x, range(2, len(x.shape)), keep=True)
     return call.c.pool(ops.MaxPool, x, x.shape[2:], (1,) * len(x.shape[2:]), ((0, 0),) * len(x.shape[2:]))
@@ -137,8 +134,7 @@ def _batch_norm(call: OnnxCall) -> FileTensor:
 def _layer_norm(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     axis = call.axis(x.shape, -1)
-    if any(call.operator.outputs[1:]):
-        raise ImportModelError("its mean or deviation is read; read its first output alone")
+    refuse(any(call.operator.outputs[1:]), "its mean or deviation is read; read its first output alone")
     count, epsilon = len(x.shape) - axis, call.real("epsilon", 1e-5)
     return call.c.layer_norm(x, count, call.optional(1), call.optional(2), epsilon)
 
@@ -155,8 +151,7 @@ def _spelled_norm(call: OnnxCall) -> FileTensor:
 def _group_norm(call: OnnxCall) -> FileTensor:
     """Read a normalization of groups; scales and shifts are one per channel or, before opset 21, one per group."""
     x = call.tensor(0)
-    if len(x.shape) < 3:
-        raise ImportModelError(f"{list(x.shape)} has no map to normalize; export the model again")
+    refuse(len(x.shape) < 3, f"{list(x.shape)} has no map to normalize; export the model again")
     channels, scale, shift = x.shape[1], call.constant(1), call.constant(2)
     groups = channels if call.operator.code == "InstanceNormalization" else call.integer("num_groups", 1)
     if groups < 1 or channels % groups or {scale.data.size, shift.data.size} - {groups, channels}:
@@ -216,8 +211,7 @@ def _recurrent(call: OnnxCall) -> tuple[FileTensor, ...]:
     directions = DIRECTIONS.get(call.text("direction", "forward"), ())
     op, x, c = _cell(call, len(directions)), call.tensor(0), call.c
     c.withheld.update(call.operator.outputs[2:])
-    if len(x.shape) != 3:
-        raise ImportModelError(f"its input is {list(x.shape)}, not [steps, batch, inputs]")
+    refuse(len(x.shape) != 3, f"its input is {list(x.shape)}, not [steps, batch, inputs]")
     time = 1 if call.integer("layout", 0) else 0
     if call.has_input(LENGTHS) and set(call.numbers(LENGTHS)) != {x.shape[time]}:
         raise ImportModelError("its sequences are shorter than its input; export it for one fixed length")
@@ -247,8 +241,7 @@ def _scale_and_zero(call: OnnxCall) -> Mapping[str, Array]:
 def _quantize(call: OnnxCall) -> Operand:
     q = qparams(_scale_and_zero(call), call.operator)
     x = call.operand(0)
-    if isinstance(x, Constant):
-        raise ImportModelError("it quantizes a constant; store the constant quantized")
+    refuse(isinstance(x, Constant), "it quantizes a constant; store the constant quantized")
     return call.c.quantized(x, q)
 
 

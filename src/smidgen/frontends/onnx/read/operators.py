@@ -1,14 +1,12 @@
 """Rules for ONNX's operators: one each, from its call to a tensor of the graph."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import sliced
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layout import axis_of, resolved
@@ -77,8 +75,7 @@ def _resize(call: OnnxCall) -> FileTensor:
 
 def _bilinear(call: OnnxCall, x: FileTensor) -> FileTensor:
     kind = call.text("coordinate_transformation_mode", "half_pixel")
-    if kind not in BILINEAR:
-        raise ImportModelError(f"coordinate_transformation_mode '{kind[:40]}' is not supported; use half_pixel")
+    refuse(kind not in BILINEAR, f"coordinate_transformation_mode '{kind[:40]}' is not supported; use half_pixel")
     for name in ("antialias", "exclude_outside"):
         call.forbid(name, 0)
     changed, rank = _resized(call, x), len(x.shape)
@@ -159,8 +156,7 @@ def _flatten(call: OnnxCall) -> FileTensor:
 def _reshape(call: OnnxCall) -> FileTensor:
     x, asked = call.tensor(0), call.numbers(1)
     copies = not call.integer("allowzero", 0)
-    if copies and 0 in asked[len(x.shape) :]:
-        raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}, which is not a shape")
+    refuse(copies and 0 in asked[len(x.shape) :], f"it reshapes {list(x.shape)} to {list(asked)}, which is not a shape")
     shape = tuple(x.shape[i] if n == 0 and copies else n for i, n in enumerate(asked))
     return call.c.reshape(x, resolved(shape, x.size))
 
@@ -191,8 +187,7 @@ def _pad(call: OnnxCall) -> FileTensor:
         raise ImportModelError(f"padding by {mode[:20]} with {call.number(2, 0.0)} is not supported; pad with zeros")
     pads, rank = call.numbers(1), len(x.shape)
     axes = call.axes(3, rank) or tuple(range(rank))
-    if len(pads) != 2 * len(axes):
-        raise ImportModelError(f"pads {list(pads)} do not fit {list(x.shape)}")
+    refuse(len(pads) != 2 * len(axes), f"pads {list(pads)} do not fit {list(x.shape)}")
     spans = dict(zip(axes, zip(pads[: len(axes)], pads[len(axes) :], strict=True), strict=True))
     return call.c.pad(x, tuple(spans.get(i, (0, 0)) for i in range(rank)))
 
@@ -211,8 +206,7 @@ def _sub(call: OnnxCall) -> FileTensor:
 
 def _div(call: OnnxCall) -> FileTensor:
     divisor = call.constant(1)
-    if not divisor.data.all():
-        raise ImportModelError("it divides by zero")
+    refuse(not divisor.data.all(), "it divides by zero")
     return call.c.multiply(call.operand(0), Constant(1 / divisor.data.astype(np.float64)))
 
 
@@ -226,8 +220,7 @@ def _pow(call: OnnxCall) -> FileTensor:
 
 def _extreme(call: OnnxCall) -> FileTensor:
     """Read Min and Max with a number, and Max of two tensors."""
-    if len(call) != 2:
-        raise ImportModelError(f"it has {len(call)} inputs; two are supported")
+    refuse(len(call) != 2, f"it has {len(call)} inputs; two are supported")
     a, b, largest = call.operand(0), call.operand(1), call.operator.code == "Max"
     if largest and not any(isinstance(operand, Constant) and operand.data.size == 1 for operand in (a, b)):
         return call.c.pair(ops.Maximum(), a, b)

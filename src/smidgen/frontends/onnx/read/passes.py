@@ -1,7 +1,5 @@
 """Passes over an ONNX file's operators before they become nodes: constants, quantizations, normalizations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +10,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from smidgen.data.files import Budget, first_line
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.channels import together
 from smidgen.frontends.onnx.read.decode import ELEMENT_TYPES, LARGEST_RANK, OnnxModel, OnnxOperator
 from smidgen.ir import Array, QParams
@@ -45,8 +43,7 @@ def fold(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...], b
         kinds = ", ".join(str(dtype) for dtype in FOLDED_TYPES.values())
         raise ImportModelError(f"it makes constants of ONNX type {operator.attributes.get('to')}; use {kinds}")
     given = [a for a in arrays if a is not None]
-    if not given:
-        raise ImportModelError("it reads nothing; export the model again")
+    refuse(not given, "it reads nothing; export the model again")
     budget.check("its result", WIDEST * _elements(operator, given))
     result = _evaluate(operator, opset, arrays)
     if result.dtype not in FOLDED_TYPES.values():

@@ -38,24 +38,17 @@ def serialize(writer: OnnxWriter) -> bytes:
     graph = writer.graph
     verify(graph)
     if graph.variables:
-        raise ExportError(
-            f"{graph.name} carries {len(graph.variables)} variables between runs, which ONNX lacks; write .tflite"
-        )
+        raise ExportError(f"{graph.name} carries {len(graph.variables)} variables, which ONNX lacks; write .tflite")
     if graph.updates:
-        raise ExportError(
-            f"{graph.name} trains {len(graph.updates)} values, ONNX only infers; export the learned model"
-        )
+        raise ExportError(f"{graph.name} trains {len(graph.updates)} values; export the learned model")
     writer.write()
     inputs, outputs = ([_declared(v) for v in values] for values in (graph.inputs, graph.outputs))
     body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, writer.constants)
     versions = {"": OPSET, **({DOMAIN: VERSION} if writer.called else {})}
     model = helper.make_model(
-        body,
-        opset_imports=[helper.make_opsetid(*pair) for pair in versions.items()],
-        functions=functions_needed(writer.called),
-        ir_version=IR_VERSION,
-        producer_name="smidgen",
-    )
+        body, opset_imports=[helper.make_opsetid(*pair) for pair in versions.items()],
+        functions=functions_needed(writer.called), ir_version=IR_VERSION, producer_name="smidgen",
+    )  # fmt: skip
     if graph.classes:
         helper.set_model_props(model, {CLASSES: json.dumps(graph.classes)})
     data: bytes = model.SerializeToString()

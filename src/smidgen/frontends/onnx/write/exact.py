@@ -4,8 +4,6 @@ Ops that only move or compare elements are written as in the plain form. So are 
 in its own order, and recurrent layers, whose gates it computes in float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ rounding. Real numbers become whole steps, float32 sums them exactly (up to `EXA
 So a file remains ordinary QDQ: layers between DequantizeLinear and QuantizeLinear.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ops as ONNX's own operators on real numbers: the form of a file that leaves rounding to the runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -225,10 +223,7 @@ def _normalize(w: OnnxWriter, node: Node, op: ops.Normalize) -> None:
         y = w.layer(node, "InstanceNormalization", "normalized", rows, *constants, epsilon=op.epsilon)
         rows_last(w, node, y)
     else:
-        raise ExportError(
-            f"{where(node)}: ONNX has groups of channels with a scale each from opset 21 on; export it with functions, "
-            "not plain"
-        )
+        raise ExportError(f"{where(node)}: plain ONNX has no groups with a scale each; export it with functions")
 
 
 def _unit_norm(w: OnnxWriter, node: Node, op: ops.UnitNorm) -> None:

@@ -1,7 +1,5 @@
 """TFLite → Graph: each operator becomes one node, reshapes aside; SAME and VALID become explicit padding."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -12,19 +10,13 @@ from smidgen.errors import CUT, ImportModelError, UnsupportedOperatorError, loca
 from smidgen.frontends.tflite.codec import decode
 from smidgen.frontends.tflite.flatbuffer import CUSTOM, TfliteModel, TfliteOperator
 from smidgen.frontends.tflite.metadata import stated_preprocessing
+from smidgen.frontends.tflite.read import variables
 from smidgen.frontends.tflite.read.arithmetic import ARITHMETIC_RULES
 from smidgen.frontends.tflite.read.context import TfliteImport, TfliteRule
 from smidgen.frontends.tflite.read.folds import FOLDED_ONLY, fold
 from smidgen.frontends.tflite.read.layers import LAYER_RULES
 from smidgen.frontends.tflite.read.moves import MOVE_RULES, SEVERAL_OUTPUTS
 from smidgen.frontends.tflite.read.unsigned import as_signed
-from smidgen.frontends.tflite.read.variables import (
-    SILENT,
-    VARIABLE_RULES,
-    assign_early,
-    assign_variables,
-    begin_variables,
-)
 from smidgen.frontends.tidy import cancel_transposes, class_note
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
@@ -33,13 +25,13 @@ from smidgen.ir.verifying import fits_scores
 from smidgen.ops.fusion import keep_last_states, merge_pads
 from smidgen.ops.lstm import Lstm
 
-OPERATOR_RULES: Mapping[str, TfliteRule] = {**ARITHMETIC_RULES, **LAYER_RULES, **MOVE_RULES, **VARIABLE_RULES}
+OPERATOR_RULES: Mapping[str, TfliteRule] = {**ARITHMETIC_RULES, **LAYER_RULES, **MOVE_RULES, **variables.VARIABLE_RULES}
 # What to use instead of unsupported operators that people do convert.
 INSTEAD = {"SVDF": "convert the model before its layers became SVDF, or use a convolution over time or an LSTM"}
 # Operators through which the class that ARG_MAX chose may pass on its way to the output.
 CARRY_A_CLASS = ("CAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 # Passes that need fewer nodes and less memory than the file, without another byte.
-FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, keep_last_states, assign_early)
+FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, keep_last_states, variables.assign_early)
 
 
 def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
@@ -62,7 +54,7 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
         for number, operator in enumerate(model.operators):
             reached = number + 1
             _node(c, number, operator)
-        assign_variables(c)
+        variables.assign_variables(c)
     except ImportModelError as error:
         known = FOLDED_ONLY.union(OPERATOR_RULES)
         others = Counter(o.code for o in model.operators[reached:] if o.code not in known)
@@ -89,7 +81,7 @@ def _notes(c: TfliteImport, graph: Graph) -> Iterator[str]:
 
 
 def _inputs(c: TfliteImport) -> None:
-    begin_variables(c)
+    variables.begin_variables(c)
     for index in c.model.inputs:
         tensor = c.tensor(index)
         if index in c.values or tensor.data is not None:
@@ -112,8 +104,8 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
         raise UnsupportedOperatorError(where, operator.code, "its code is not in the file, cut the model before it")
     if operator.code not in OPERATOR_RULES and operator.code not in FOLDED_ONLY:
         raise UnsupportedOperatorError(where, operator.code, INSTEAD.get(operator.code, CUT))
-    count, expected = len(operator.outputs), "none" if operator.code in SILENT else "one"
-    if count != (operator.code not in SILENT) and (operator.code not in SEVERAL_OUTPUTS or not count):
+    count, expected = len(operator.outputs), "none" if operator.code in variables.SILENT else "one"
+    if count != (operator.code not in variables.SILENT) and (operator.code not in SEVERAL_OUTPUTS or not count):
         raise ImportModelError(f"{where} has {count} outputs instead of {expected}; convert the model again")
     with located(where):
         where += "".join(f" of '{c.tensor(out).name}'" for out in operator.outputs[:1])

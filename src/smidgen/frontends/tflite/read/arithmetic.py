@@ -4,8 +4,6 @@ Differences, quotients and minima become sums, products and maxima. In int8, −
 becomes −1 − q with −1 − z. So a − b is a + (−b), and min(a, b) is −max(−a, −b), without another rounding.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.layout import axis_of
 from smidgen.frontends.tflite.flatbuffer import FUNCTION_OPERATORS, ZERO_PLACE, TfliteOperator
 from smidgen.frontends.tflite.read.context import Shape, TfliteImport, TfliteRule
@@ -55,8 +53,7 @@ def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:
     if a not in c.places:
         return _binary(c, operator)
     (x, offset), numbers = c.places[a], c.integers(b)
-    if len(numbers) != 1:
-        raise ImportModelError(f"it adds {len(numbers)} numbers to int8 as int32; add one")
+    refuse(len(numbers) != 1, f"it adds {len(numbers)} numbers to int8 as int32; add one")
     offset += numbers[0]
     c.places[operator.outputs[0]] = _limited(c, x, offset, operator.activation), offset
     return None
@@ -159,8 +156,7 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
         raise ImportModelError(NO_TABLE)
     op = ops.Lookup(found["function"], float(found["alpha"]), float(found["beta"]), slope=bool(found["slope"]))
     value = c.emit(operator, op, x)
-    if value.type.q is None or not np.array_equal(op.table(x.type, value.type), c.data(table)):
-        raise ImportModelError(NO_TABLE)
+    refuse(value.type.q is None or not np.array_equal(op.table(x.type, value.type), c.data(table)), NO_TABLE)
     return value
 
 
@@ -216,9 +212,7 @@ def _arg_max(c: TfliteImport, operator: TfliteOperator) -> None:
     xi, where = operator.reads(2, 2)
     x, axes = c.value(xi), c.integers(where)
     if [axis_of(axis, x.type.shape) for axis in axes] != [len(x.type.shape) - 1]:
-        raise ImportModelError(
-            f"it chooses along {list(axes)} of {list(x.type.shape)}; choose along the last dimension"
-        )
+        raise ImportModelError(f"it chooses along {list(axes)} of {list(x.type.shape)}; choose along the last")
     c.chosen[operator.outputs[0]] = x
 
 
@@ -239,8 +233,7 @@ def _reduce(c: TfliteImport, operator: TfliteOperator) -> Value:
     over = tuple(sorted({axis_of(axis, x.type.shape) for axis in c.integers(axes)}))
     if over == (1, 2) and len(x.type.shape) == 4 and x.type.shape[0] == 1 and operator.code == "MEAN":
         return c.emit(operator, ops.Mean(bool(keep)), x)
-    if not over:
-        raise ImportModelError(f"it reduces no dimension of {list(x.type.shape)}; leave it out")
+    refuse(not over, f"it reduces no dimension of {list(x.type.shape)}; leave it out")
     count = math.prod(x.type.shape[i] for i in over)
     shape = tuple(1 if i in over else d for i, d in enumerate(x.type.shape) if keep or i not in over)
     source = _reduced_first(c, x, over, count)

@@ -1,7 +1,5 @@
 """The import of one model: which value of the graph stands for which tensor of the file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from smidgen.data.files import Budget
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteTensor
 from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value, infer
 from smidgen.ir.types import identifier
@@ -49,21 +47,16 @@ class TfliteImport:
 
     def tensor(self, index: int) -> TfliteTensor:
         if not 0 <= index < len(self.model.tensors):
-            raise ImportModelError(
-                f"tensor {index} does not exist, only {len(self.model.tensors)} do; copy or convert it again"
-            )
+            raise ImportModelError(f"tensor {index} does not exist, only {len(self.model.tensors)} do; copy it again")
         return self.model.tensors[index]
 
     def type(self, index: int) -> Type:
         """Return a tensor's type, checked so that nothing absurd goes further."""
         tensor = self.tensor(index)
         what, shape = f"tensor '{tensor.name}'", _static_shape(tensor)
-        if tensor.dtype == "int16":
-            raise ImportModelError(f"{what} is int16; convert the model with int8 activations, or in float32")
-        if tensor.dtype not in DTYPES:
-            raise ImportModelError(f"{what} is {tensor.dtype}; convert the model to int8 or float32")
-        if not tensor.plain:
-            raise ImportModelError(f"{what} is sparse or a variable; convert the model without sparsity and state")
+        refuse(tensor.dtype == "int16", f"{what} is int16; convert the model with int8 activations, or in float32")
+        refuse(tensor.dtype not in DTYPES, f"{what} is {tensor.dtype}; convert the model to int8 or float32")
+        refuse(not tensor.plain, f"{what} is sparse or a variable; convert the model without sparsity and state")
         size = math.prod(shape) * DTYPES[tensor.dtype].itemsize
         if len(shape) > MAX_RANK or min(shape, default=1) < 1 or size > MAX_BYTES:
             raise ImportModelError(

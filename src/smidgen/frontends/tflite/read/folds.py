@@ -4,14 +4,12 @@ Keras asks a tensor for its shape and computes from it the shape of a reshape; o
 constants, and so are weights that a file keeps in float16 or int8 and converts before use.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator, TfliteOptions
 from smidgen.frontends.tflite.read.context import MAX_INTEGERS, TfliteImport
 from smidgen.frontends.tflite.read.moves import check_repeats, strided
@@ -55,8 +53,7 @@ def _cast(c: TfliteImport, operator: TfliteOperator) -> Array | None:
     (x,), name = operator.reads(1, 1), c.tensor(operator.outputs[0]).dtype
     if c.tensor(x).dtype == "int8":  # it may have been uint8
         return None
-    if name not in CASTS:
-        raise ImportModelError(f"a cast to {name} is not supported; use {', '.join(CASTS)}")
+    refuse(name not in CASTS, f"a cast to {name} is not supported; use {', '.join(CASTS)}")
     return c.data(x).astype(name)
 
 

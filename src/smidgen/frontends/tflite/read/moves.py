@@ -1,13 +1,11 @@
 """Rules for TFLite's operators that move elements: reshapes, padding, slices, splits, packs, repeats, resizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import sliced, take
 from smidgen.frontends.layout import axis_of, resolved
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator, TfliteOptions
@@ -72,8 +70,7 @@ def _concat(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 def _pack(c: TfliteImport, operator: TfliteOperator) -> Value:
     xs = [c.value(index) for index in operator.inputs]
-    if not xs:
-        raise ImportModelError("it packs nothing; convert the model again")
+    refuse(not xs, "it packs nothing; convert the model again")
     shape = xs[0].type.shape
     axis = axis_of(operator.options.axis, (1, *shape))
     parts = [c.builder.emit(ops.Reshape((*shape[:axis], 1, *shape[axis:])), x, name=f"{x.name}.part") for x in xs]
@@ -150,8 +147,7 @@ def _split(c: TfliteImport, operator: TfliteOperator) -> tuple[Value, ...]:
         xi, given, where = operator.reads(3, 3)
         sizes = c.integers(given)
     x, count, axes = c.value(xi), len(operator.outputs), c.integers(where)
-    if len(axes) != 1:
-        raise ImportModelError(f"it splits along {len(axes)} dimensions; convert the model again")
+    refuse(len(axes) != 1, f"it splits along {len(axes)} dimensions; convert the model again")
     axis = axis_of(axes[0], x.type.shape)
     total = x.type.shape[axis]
     sizes = sizes or (total // count,) * count
@@ -169,8 +165,7 @@ def _unpack(c: TfliteImport, operator: TfliteOperator) -> tuple[Value, ...]:
     (x,) = c.ins(operator, 1)
     shape, count = x.type.shape, len(operator.outputs)
     axis = axis_of(operator.options.axis, shape)
-    if count != shape[axis]:
-        raise ImportModelError(f"it unpacks dimension {axis} of {list(shape)} into {count} tensors")
+    refuse(count != shape[axis], f"it unpacks dimension {axis} of {list(shape)} into {count} tensors")
     return tuple(
         _without(c, _take_along(c, out, x, axis, range(at, at + 1)), [axis]) for at, out in enumerate(operator.outputs)
     )

@@ -4,8 +4,6 @@ That is exact for activations. Weights have no zero point here: those of old uin
 within −127 … 127; a channel that reaches further is rounded to a coarser scale.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping

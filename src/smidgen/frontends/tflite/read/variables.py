@@ -3,8 +3,6 @@
 They become state of the graph. After an assignment a run reads the assigned value; the next run begins with the last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Variables are read before anything else, assigned where the graph does, and give
 runs once.
 """
 
-from __future__ import annotations
-
 from smidgen.errors import ExportError, GraphError
 from smidgen.frontends.tflite.codec import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor

@@ -1,7 +1,5 @@
 """TFLite's operators for each op of a graph, and the file that they are appended to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -138,11 +136,9 @@ Integers = Mapping[str, Sequence[object]]
 
 
 def _one(
-    code: str,
-    options: Callable[[Any], TfliteOptions] = lambda op: TfliteOptions(),
-    integers: Callable[[Any, Type], Integers] = lambda op, y: {},
-    version: int = 0,
-) -> Lower:
+    code: str, options: Callable[[Any], TfliteOptions] = lambda op: TfliteOptions(),
+    integers: Callable[[Any, Type], Integers] = lambda op, y: {}, version: int = 0,
+) -> Lower:  # fmt: skip
     """Return the rule of an op that is one operator: its options, and its constant inputs of integers by name."""
 
     def lower(file: Lowering, node: Node, op: Op) -> None:
@@ -159,15 +155,10 @@ def _activated(op: Any) -> TfliteOptions:
 
 def _window_options(window: Window, activation: str, padding: int) -> TfliteOptions:
     return TfliteOptions(
-        padding=padding,
-        stride_h=window.stride[0],
-        stride_w=window.stride[1],
-        dilation_h_factor=window.dilation[0],
-        dilation_w_factor=window.dilation[1],
-        filter_height=window.size[0],
-        filter_width=window.size[1],
+        padding=padding, stride_h=window.stride[0], stride_w=window.stride[1], dilation_h_factor=window.dilation[0],
+        dilation_w_factor=window.dilation[1], filter_height=window.size[0], filter_width=window.size[1],
         fused_activation_function=ACTIVATIONS[activation],
-    )
+    )  # fmt: skip
 
 
 def _padding(window: Window, x: Type) -> int | None:
@@ -197,9 +188,7 @@ def _pool(file: Lowering, node: Node, op: ops.MaxPool | ops.AvgPool) -> None:
     padding = _padding(window, x)
     if padding is None and not largest:
         same = same_pad(x.shape, window.size, window.stride)
-        raise ExportError(
-            f"{where(node)}: TFLite averages with no padding or with {same}, not with {window.pad}; use one of these"
-        )
+        raise ExportError(f"{where(node)}: TFLite averages with padding {same} or none, not {window.pad}")
     if padding is None:
         # Padding must never win: fill with the lowest number, not with zero.
         least = np.array([-np.inf if x.dtype == "float32" else np.iinfo(x.dtype).min], x.dtype)
