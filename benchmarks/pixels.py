@@ -20,9 +20,7 @@ import smidgen as sm
 from pictures import KEPT, pictures_of
 from shared import add_data, arguments_of, report, start
 from smidgen.data import Data, Samples
-from smidgen.quantization import CONVENTIONS
-from smidgen.quantization.batch import Passes
-from smidgen.quantization.pixels import choose_preprocessing
+from smidgen.quantization import CONVENTIONS, settle_pixels
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.agreement import Course, learn
@@ -48,9 +46,10 @@ def trained(name: str, data: Data, convention: str, course: Course) -> sm.Graph:
 
 def ask(graph: sm.Graph, data: Data, labelled: Samples | None) -> str:
     try:
-        choice = choose_preprocessing(graph, data.train.images, labelled, CONVENTIONS, Passes())
+        choice = settle_pixels(graph, data.train.images, labelled)
     except sm.QuantizationError as unclear:
         return f"none; {unclear}"
+    assert choice is not None
     return f"{choice.convention}; {', '.join(map(str, choice.tried))}"
 
 

@@ -146,6 +146,8 @@ def _real(graph: Graph, photographs: Data | None) -> Iterator[tuple[Array, ...]]
     shape = graph.inputs[0].type.shape if len(graph.inputs) == 1 else ()
     if photographs is None or len(shape) != 4 or shape[3] not in (1, 3) or min(shape[1:3]) < 16:
         return
+    if graph.inputs[0].type.dtype == "float32" and graph.preprocessing is None:
+        graph = replace(graph, preprocessing=sm.Preprocessing())  # both runtimes get the same numbers
     for image in evenly(photographs.test.images, INPUTS):
         picture = image if shape[3] == 3 else image.mean(axis=2, keepdims=True).astype(np.uint8)
         yield (as_input(picture, pixel_encoding(graph)),)

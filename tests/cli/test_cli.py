@@ -237,9 +237,9 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
 ) -> None:
     photographs(folder / "photos")
     train("--epochs", "1", "-o", "out")
-    for split in ("train", "test"):
+    for shade, split in enumerate(("train", "test")):
         (folder / "one" / split / "cat").mkdir(parents=True)
-        Image.new("RGB", (8, 8)).save(folder / "one" / split / "cat" / "1.png")
+        Image.new("RGB", (8, 8), (shade,) * 3).save(folder / "one" / split / "cat" / "1.png")
     (folder / "cut.ckpt").write_bytes((folder / "out" / "small.ckpt").read_bytes()[:-9])
     (folder / "file").write_text("")
     usual = {"--scheme": "last:3", "--data": "photos", "--lr": "0.01", "--epochs": "1", "-o": "out"}

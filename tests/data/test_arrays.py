@@ -80,7 +80,7 @@ def test_parts_to_test_with_are_kept_apart(tmp_path: Path) -> None:
         assert (len(data.train), len(data.test)) == (20, 4)
     labelled = load_labelled(arrays(tmp_path, x=X, y=Y, x_test=X[:4], y_test=Y[:4]), 2)
     assert labelled is not None
-    assert labelled.train.labels == (0, 1)
+    assert labelled.test.labels == (0, 1)
 
 
 @pytest.mark.parametrize(

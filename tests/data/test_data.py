@@ -28,6 +28,7 @@ from smidgen.data import (
 )
 from smidgen.errors import InputError
 from smidgen.ir import Array, QParams, Type
+from smidgen.ir.preprocessing import Preprocessing
 from tests.support import tiers
 from tests.support.release_files import SHARED, npy, zipped
 
@@ -196,10 +197,12 @@ def test_a_pixel_becomes_the_nearest_int8_of_its_number(scale: float, zero: int)
     assert np.abs(type.scale * (got - zero) - numbers).max() <= 0.501 * type.scale
 
 
-def test_float_inputs_take_minus_one_to_one_and_others_are_refused() -> None:
-    numbers = from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "float32"))).ravel()
+def test_float_inputs_take_pixels_as_is_stated_and_never_by_a_guess() -> None:
+    numbers = from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "float32"), Preprocessing())).ravel()
     assert numbers.dtype == np.float32
     assert (numbers[0], numbers[-1]) == (-1, 1)
+    with pytest.raises(DataError, match="a float32 input does not say how pixels become numbers"):
+        from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "float32")))
     with pytest.raises(DataError, match="uint8 without a scale"):
         from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "uint8")))
     with pytest.raises(DataError, match="is not an image"):
@@ -301,18 +304,20 @@ def same_samples(a: Samples, b: Samples) -> bool:
     return a.labels == b.labels and all(np.array_equal(x, y) for x, y in zip(a.images, b.images, strict=True))
 
 
-def test_labelled_images_are_those_to_test_with_evenly_and_none_where_there_are_no_labels(tmp_path: Path) -> None:
+def test_labelled_images_are_taken_evenly_of_each_part_and_none_where_there_are_no_labels(tmp_path: Path) -> None:
     for source in (two_classes(tmp_path / "divided", "train", "test"), two_classes(tmp_path / "whole"), "cifar10"):
         data, found = load_data(source), load_labelled(source, 10_000)
         assert found is not None
         assert found.classes == data.classes
-        assert same_samples(found.train, data.test)
+        assert same_samples(found.test, data.test)
+        assert same_samples(found.train, data.train)
         few = load_labelled(source, 2)
         assert few is not None
-        assert same_samples(few.train, data.test.spread(2))
+        assert same_samples(few.test, data.test.spread(2))
+        assert same_samples(few.train, data.train.spread(2))
     alone = load_labelled(two_classes(tmp_path / "alone", "train"), 10_000)
     assert alone is not None
-    assert sorted(alone.train.labels) == [0] * 6 + [1] * 6
+    assert sorted(alone.train.labels) == sorted(alone.test.labels) == [0] * 6 + [1] * 6
     loose = tmp_path / "loose"
     loose.mkdir()
     Image.new("RGB", (4, 4)).save(loose / "a.png")

@@ -47,7 +47,7 @@ def test_words_in_the_last_column_are_classes_in_order(tmp_path: Path) -> None:
     assert len(load_images(table(tmp_path, HEAD, *ROWS), 3)) == 3
     labelled = load_labelled(table(tmp_path, HEAD, *ROWS), 2)
     assert labelled is not None
-    assert labelled.train.labels == (1, 0)
+    assert labelled.test.labels == (1, 0)
 
 
 @pytest.mark.parametrize("name", ["label", "Class", "TARGET", "y"])

@@ -243,7 +243,7 @@ def test_a_float_model_is_quantized_on_the_way(tmp_path: Path) -> None:
 
 
 def test_a_float_model_whose_pixels_nothing_tells_is_asked_about(tmp_path: Path) -> None:
-    with pytest.raises(QuantizationError, match="give smidgen quantize --pixels"):
+    with pytest.raises(QuantizationError, match="give --pixels with one of"):
         toy_fit(tmp_path / "out", dequantized(small_network()), draw_shapes(12, 2), epochs=1)
 
 

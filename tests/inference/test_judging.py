@@ -17,8 +17,10 @@ from smidgen.data.samples import match_classes, renumbered
 from smidgen.errors import SmidgenError
 from smidgen.frontends import export_model
 from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, ReconstructionTested
-from smidgen.inference.evaluation import area_under_curve, count_confusion, judge_classes
+from smidgen.inference.evaluation import count_confusion, judge_classes
+from smidgen.inference.scores import area_under_curve
 from smidgen.ir import Graph, evaluate
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.results.report.learned import draw_tested
 from tests.cli.test_cli import fail, invoke
 from tests.support.float_graphs import dequantized
@@ -260,7 +262,7 @@ def test_a_kept_head_learns_classes_in_its_own_order() -> None:
 
 
 def test_a_float_model_runs_in_numpy_and_says_so_where_c_is_asked_for() -> None:
-    model, data = dequantized(named_network()), shapes(2)
+    model, data = dequantized(named_network(), Preprocessing()), shapes(2)
     found = judged_classes(replace(model, classes=SHAPES), data)
     assert found.target == "reference"
     said = [int(evaluate(model, centre(image, pixel_encoding(model)))[0].argmax()) for image in data.test.images]
@@ -311,7 +313,7 @@ def test_bad_requests_are_answered_in_one_sentence(
     Path("empty").mkdir()
     Path("bad.png").write_bytes(b"not an image")
     Path("bad.zip").write_bytes(b"PK\x03\x04 not an archive")
-    images = np.zeros((6, 32, 32, 3), np.uint8)
+    images = np.arange(6, dtype=np.uint8).repeat(32 * 32 * 3).reshape(6, 32, 32, 3)
     np.save("rows.npy", images)
     np.savez("told.npz", x=images, y=np.zeros((6, 3), np.float32))
     said = fail(capsys, monkeypatch, *arguments)

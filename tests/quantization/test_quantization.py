@@ -218,7 +218,7 @@ def test_a_range_becomes_a_scale_that_holds_it_and_zero(low: float, width: float
 
 
 def test_correcting_biases_removes_the_mean_error_of_every_channel() -> None:
-    graph = fold(dequantized(small_network()))
+    graph = fold(dequantized(small_network(), Preprocessing()))
     samples = np.stack([centre(image, pixel_encoding(graph)) for image in IMAGES])
     scales = share_scales(graph, calibrate(graph, samples, "minmax", 100, Passes()), input_scale(Preprocessing(), 3))
     rounded = round_graph(graph, scales)

@@ -196,6 +196,20 @@ class Limited(Verb):
     )
 
 
+class Pixelled(Verb):
+    """The numbers that pixels become for a float32 model; what is left out is the model's own, or found out."""
+
+    pixels: str | None = option(
+        None,
+        "Values of pixels 0 and 255 before mean and deviation: 0,255 or 0,1 or -1,1; or imagenet, caffe. By "
+        "default the model's, or found by trials.",
+    )
+    mean: str | None = option(None, "Mean of the pixels: one number, or one per channel, as in 0.5,0.4,0.4.")
+    std: str | None = option(None, "Standard deviation of the pixels, given like --mean.")
+    order: Channels | None = option(None, "Order of the channels the network expects.")
+    shape_fit: ImageFit | None = option(None, "Crop or stretch images of another shape.", "--fit")
+
+
 class Naming(Limited):
     """Names of the classes that a model scores."""
 

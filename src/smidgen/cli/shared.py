@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 from smidgen.cli import verbs
-from smidgen.cli.options import MEMORY, Counting, Cropping, DataReading, Learning, Limited, Naming, Sounding
+from smidgen.cli.options import MEMORY, Counting, Cropping, DataReading, Learning, Limited, Naming, Pixelled, Sounding
 from smidgen.cli.terminal import say, spinner, warn
 from smidgen.data import Augment, Data, load_data
 from smidgen.data.audio import with_audio_front_end, with_front_end
 from smidgen.data.files import read_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph, LabelKind
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Extended, extend
 from smidgen.ops.loss import Loss
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.pipeline import with_classes
-from smidgen.quantization import is_float
+from smidgen.quantization import CONVENTIONS, GivenPixels, is_float
 from smidgen.selection import search
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.targets.boards import parse_size
@@ -68,8 +70,11 @@ def read_model(asked: Limited, model: str, learns: bool = False) -> Graph:
 
 
 def read_data(asked: DataReading, source: str) -> Data:
-    """Read data as a verb's options ask for."""
-    return load_data(source, memory_bytes(asked.memory), asked.short_side, asked.label)
+    """Read data as a verb's options ask for, and print the notes on them."""
+    data = load_data(source, memory_bytes(asked.memory), asked.short_side, asked.label)
+    for note in data.notes:
+        warn(note)
+    return data
 
 
 def read_both(asked: verbs.Analyze | verbs.Fit | verbs.Train) -> tuple[Graph, Data]:
@@ -77,6 +82,45 @@ def read_both(asked: verbs.Analyze | verbs.Fit | verbs.Train) -> tuple[Graph, Da
     with spinner(f"reading {asked.source}"):
         graph, data = load_model(asked, asked.model), read_data(asked, asked.source)
         return with_front_end(graph, data.train.images, asked.audio), data
+
+
+def given_pixels(asked: Pixelled, graph: Graph) -> GivenPixels:
+    """Return the preprocessing that the options and the model give together, or what to try; None without options."""
+    was = graph.preprocessing if isinstance(graph.preprocessing, Preprocessing) else None
+    if asked.pixels is not None:
+        was = CONVENTIONS.get(asked.pixels) or Preprocessing((0.0,), (1.0,), range=_range(asked.pixels))
+    elif was is None and (asked.mean is not None or asked.std is not None):
+        was = Preprocessing()
+    elif asked.mean is None and asked.std is None and asked.order is None and asked.shape_fit is None:
+        return None
+    if was is None:
+        return {name: _arranged(asked, usual) for name, usual in CONVENTIONS.items()}
+    mean = was.mean if asked.mean is None else _numbers("--mean", asked.mean)
+    std = was.std if asked.std is None else _numbers("--std", asked.std)
+    return _arranged(asked, replace(was, mean=mean, std=std))
+
+
+def _arranged(asked: Pixelled, was: Preprocessing) -> Preprocessing:
+    """Return a preprocessing with the order of channels and the fit that the options ask for."""
+    return replace(was, order=asked.order or was.order, fit=asked.shape_fit or was.fit)
+
+
+def _range(text: str) -> tuple[float, float]:
+    ends = _numbers("--pixels", text)
+    if len(ends) != 2:
+        names = ", ".join(name for name in CONVENTIONS if name.isalpha())
+        raise InputError(
+            f"--pixels {text[:40]} must be the two numbers that pixels 0 and 255 stand for, such as 0,1, or one of "
+            f"{names}"
+        )
+    return ends[0], ends[1]
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option} {text[:40]} is not a list of numbers; write them like 0.5,0.4,0.4") from None
 
 
 def with_audio(asked: Sounding, graph: Graph) -> Graph:

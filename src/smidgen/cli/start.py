@@ -21,6 +21,7 @@ from smidgen.cli.shared import (
     check_int8,
     chosen_loss,
     extended,
+    given_pixels,
     learning_options,
     parse_rate,
     read_both,
@@ -68,7 +69,7 @@ def fit_(asked: verbs.Fit) -> None:
             graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs,
             augment=augmentation(asked, data.label_kind), seed=asked.seed, contributions=known, analysis=asked.analysis,
             effort=asked.effort, options=options, loss=chosen_loss(asked), learning_rate=rate, where=asked.machine,
-            workers=asked.workers, ray=asked.ray,
+            workers=asked.workers, ray=asked.ray, preprocessing=given_pixels(asked, graph),
             command=asked.again(), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
     for warning in (*fitted.choice.notes, *fitted.learned.warnings):

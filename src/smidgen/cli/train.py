@@ -12,7 +12,7 @@ from smidgen import learning
 from smidgen.cli import shared, verbs
 from smidgen.cli.one_pass import teach
 from smidgen.cli.options import AUTO, Learning
-from smidgen.cli.shared import check_file, check_int8
+from smidgen.cli.shared import check_file, check_int8, given_pixels
 from smidgen.cli.start import BOARD
 from smidgen.cli.terminal import Progress, going_on, progress, say, show, spinner, stopping_in_between, warn
 from smidgen.data import Data, examples, pixel_encoding
@@ -23,10 +23,11 @@ from smidgen.fitting import training_target
 from smidgen.fitting.ledger import digest_of
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.ir import Graph
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Course, Learned, LearningProgress
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
-from smidgen.quantization import is_float, quantize_with
+from smidgen.quantization import is_float, quantize_with, settle_pixels
 from smidgen.records import read_record, to_plain
 from smidgen.results.profile import Profile, profile
 from smidgen.results.report import render
@@ -102,12 +103,14 @@ def _steps(
 
 def _in_int8(asked: verbs.Train, graph: Graph, data: Data) -> Graph:
     """Return the model, quantized with the images to learn from where --quantize asks for it."""
+    given = given_pixels(asked, graph)
     if not is_float(graph):
         if asked.quantized:
             warn(f"{asked.model} is int8 already, and --quantize has nothing to do")
-        return graph
+        pixels = settle_pixels(graph, data.train.images, given=given)
+        return replace(graph, preprocessing=pixels.preprocessing) if pixels else graph
     with progress() as bar:
-        result = quantize_with(data, graph, lambda at: bar.update(at.done, at.total, at.doing))
+        result = quantize_with(data, graph, lambda at: bar.update(at.done, at.total, at.doing), given)
     say("\n".join(filter(None, (str(result.report), str(result.pixels or "")))), err=True)
     return replace(result.graph, name=graph.name)
 
@@ -121,6 +124,8 @@ def _with_head(asked: verbs.Train, graph: Graph, data: Data) -> tuple[Graph, Dat
         return both.model, both.data, shared.learning_options(asked, None)
     data.check_several()
     wanted = shared.learning_options(asked, asked.classes)
+    if isinstance(given := given_pixels(asked, graph), Preprocessing):
+        graph = replace(graph, preprocessing=given)
     with progress("checking the head") as bar:
         checked = learning.check_head(graph, data, wanted.head, on_progress=bar.update)
     if checked.note:

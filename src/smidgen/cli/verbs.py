@@ -16,7 +16,9 @@ class Demo(given.Overwriting):
     output: Path = path(Path("out/demo"), "The folder to write.", "--output", "-o")
 
 
-class Fit(given.Learning, given.Sounding, given.DataReading, given.Naming, given.Cropping, given.Overwriting):
+class Fit(
+    given.Learning, given.Pixelled, given.Sounding, given.DataReading, given.Naming, given.Cropping, given.Overwriting
+):
     """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
 
     model: given.Model
@@ -36,7 +38,7 @@ class Fit(given.Learning, given.Sounding, given.DataReading, given.Naming, given
     ray: given.Ray = None
 
 
-class Info(given.Limited):
+class Info(given.Pixelled, given.Limited):
     """Show the layers of a model: shapes, MACs, parameters, quantization."""
 
     model: given.Model
@@ -73,7 +75,7 @@ class Import(given.Naming, given.Overwriting):
     )
 
 
-class Quantize(given.Sounding, given.Labelled, given.Naming, given.Overwriting):
+class Quantize(given.Pixelled, given.Sounding, given.Labelled, given.Naming, given.Overwriting):
     """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
 
     model: str = argument(..., "A float32 model file: .onnx, .pt2, .tflite or .smg.", metavar="MODEL")
@@ -82,21 +84,12 @@ class Quantize(given.Sounding, given.Labelled, given.Naming, given.Overwriting):
     images: int = option(128, "How many samples to use at most, evenly spaced.")
     method: given.CalibrationMethod = option("mse", "Calibration method that finds the ranges.")
     percentile: float = option(99.99, "Percent of elements that --method percentile keeps.")
-    mean: str | None = option(None, "Mean of the pixels: one number, or one per channel, as in 0.5,0.4,0.4.")
-    std: str | None = option(None, "Standard deviation of the pixels, given like --mean.")
-    pixels: str | None = option(
-        None,
-        "Values of pixels 0 and 255 before mean and deviation: 0,255 or 0,1 or -1,1; or imagenet, caffe. By "
-        "default found by trials.",
-    )
-    order: given.Channels | None = option(None, "Order of the channels the network expects.")
-    fit: given.ImageFit | None = option(None, "Crop or stretch images of another shape.")
     equalise: bool = option(True, "Cross-layer equalization of channel ranges.", "--equalise/--no-equalise")
     correct: bool = option(True, "Bias correction by each channel's mean error.", "--correct/--no-correct")
     layers: bool = option(False, "Also show the signal-to-noise ratio of every layer.", "--layers")
 
 
-class Test(given.Sounding, given.DataReading, given.Naming, given.Overwriting):
+class Test(given.Pixelled, given.Sounding, given.DataReading, given.Naming, given.Overwriting):
     """Test a model: accuracy, precision and recall by class, confusion; or errors where there are no classes."""
 
     model: given.Model
@@ -106,7 +99,7 @@ class Test(given.Sounding, given.DataReading, given.Naming, given.Overwriting):
     output: Path | None = path(None, "Also write an HTML page with pictures.", "--output", "-o")
 
 
-class Predict(given.Sounding, given.Labelled, given.Naming):
+class Predict(given.Pixelled, given.Sounding, given.Labelled, given.Naming):
     """Show what a model predicts: classes with probabilities, cells of a map, numbers, or reconstruction errors."""
 
     model: given.Model
@@ -157,7 +150,9 @@ class Search(given.Counting, given.Limited, given.Overwriting):
     points: int = option(given.POINTS, "With --pareto: the number of budgets.")
 
 
-class Train(given.Counting, given.Sounding, given.DataReading, given.Naming, given.Cropping, given.Overwriting):
+class Train(
+    given.Counting, given.Pixelled, given.Sounding, given.DataReading, given.Naming, given.Cropping, given.Overwriting
+):
     """Train on images with the device's arithmetic; write the model, a checkpoint and a report."""
 
     model: given.Model

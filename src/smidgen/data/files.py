@@ -237,6 +237,7 @@ class Tree:
     where: str
     files: Mapping[str, Callable[[], bytes]]
     budget: Budget
+    folders: tuple[str, ...] = ()  # those of an archive where it lists them
 
     def __contains__(self, name: str) -> bool:
         return name in self.files
@@ -288,15 +289,19 @@ def open_tree(path: Path, budget: Budget, stack: ExitStack) -> Tree:
     files: dict[str, Callable[[], bytes]]
     if path.suffix.lower() == ".zip" and not path.is_dir():
         archive = stack.enter_context(zipfile.ZipFile(path))
-        members = by_name(
-            (m for m in archive.infolist() if m.filename and not m.filename.endswith("/")), str(path), budget
-        )
-        files = {name: partial(_member, archive, member, budget) for name, member in members.items()}
+        members = by_name((m for m in archive.infolist() if m.filename), str(path), budget)
+        folders = tuple(name[:-1] for name in members if name.endswith("/"))
+        files = {
+            name: partial(_member, archive, member, budget)
+            for name, member in members.items()
+            if not name.endswith("/")
+        }
     else:
-        found = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        names = (in_unicode(p.relative_to(path).as_posix() if path.is_dir() else p.name) for p in found)
-        files = {name: sample_file(p, budget).read for name, p in zip(names, found, strict=True)}
-    return Tree(str(path), files, budget)
+        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        names = {p: in_unicode(p.relative_to(path).as_posix() if path.is_dir() else p.name) for p in found}
+        files = {name: sample_file(p, budget).read for p, name in names.items() if p.is_file()}
+        folders = tuple(name for p, name in names.items() if p.is_dir())
+    return Tree(str(path), files, budget, folders)
 
 
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:

@@ -35,8 +35,12 @@ def kind_of(sample: Array, type: Type) -> Kind:
     """Return the kind of a sample: bytes of an image's shape are a picture if the model takes images."""
     if is_audio(sample):
         return "audio"
-    takes_images = len(type.shape) == 4 and type.shape[0] == 1 and type.shape[3] in (1, 3)
-    return "picture" if takes_images and shows_image(sample) else "tensor"
+    return "picture" if takes_images(type.shape) and shows_image(sample) else "tensor"
+
+
+def takes_images(shape: Sequence[int]) -> bool:
+    """Return whether an input of a shape may be a picture."""
+    return len(shape) == 4 and shape[0] == 1 and shape[3] in (1, 3)
 
 
 def as_tensor(sample: Array, type: Type) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from smidgen.data.images import SUFFIXES as IMAGE_SUFFIXES
 from smidgen.data.inputs import fits, kind_of
 from smidgen.data.layouts import Listing, recognize
 from smidgen.data.layouts.cifar import SAMPLE, read_sample
+from smidgen.data.notes import left_out, notes_on
 from smidgen.data.samples import MAX_CLASSES, Data, DataError, Given, Samples, evenly, hold_out, sorted_labels
 from smidgen.data.tables import NONE, SUFFIX, read_recordings, read_table
 from smidgen.ir import Array, Type
@@ -67,18 +68,21 @@ def load_data(source: str | Path, memory: int = MEMORY, short_side: int = SHORT_
     layout. Published data sets are recognized by their files and read in their official splits; of anything else every
     fifth sample of each class is held out if there are none to test with. Classes are numbered in the order of their
     names, by value if all are numbers. `label` names the columns of a table that hold the labels. Image files with a
-    longer short side than `short_side` are reduced to it. All samples together may take `memory` bytes.
+    longer short side than `short_side` are reduced to it. All samples together may take `memory` bytes. `notes`
+    of what comes back tell what was left out, and which samples are in both parts.
     """
     name, budget = str(Path(source)), Budget(memory, DataError)
     with _opened(source, budget, label) as held:
         if isinstance(held, Given):
-            return Data(name, held.classes, *held.divided())
-        kind, listed = (IMAGES, held) if isinstance(held, Listing) else _files_by_label(held)
-        samples = kind.read([file for file, _ in (*listed.train, *listed.test)], budget, short_side)
-        cut = len(listed.train)
-        halves = ((samples[:cut], listed.train), (samples[cut:], listed.test))
-        parts = (Samples(images, tuple(label for _, label in files)) for images, files in halves)
-        return Data(name, listed.classes, *parts)
+            data = Data(name, held.classes, *held.divided())
+        else:
+            kind, listed, notes = (IMAGES, held, ()) if isinstance(held, Listing) else _files_by_label(held)
+            samples = kind.read([file for file, _ in (*listed.train, *listed.test)], budget, short_side)
+            cut = len(listed.train)
+            halves = ((samples[:cut], listed.train), (samples[cut:], listed.test))
+            parts = (Samples(images, tuple(label for _, label in files)) for images, files in halves)
+            data = Data(name, listed.classes, *parts, notes=notes)
+    return replace(data, notes=(*data.notes, *notes_on(data)))
 
 
 def load_images(source: str | Path, most: int, memory: int = MEMORY, label: str | None = None) -> tuple[Array, ...]:
@@ -101,21 +105,25 @@ def load_images(source: str | Path, most: int, memory: int = MEMORY, label: str 
         return kind.read(evenly(learned or files, most), budget, SHORT_SIDE)
 
 
-def load_labelled(source: str | Path, most: int, memory: int = MEMORY, label: str | None = None) -> Given | None:
-    """Read at most `most` samples with their classes, evenly from those to test with; None if they have no classes.
+def load_labelled(source: str | Path, most: int, memory: int = MEMORY, label: str | None = None) -> Data | None:
+    """Read at most `most` samples of each part with their classes, evenly; None if they have no classes.
 
-    It reads what `load_data` reads. If there are no samples to test with, it takes those to learn from.
+    It reads what `load_data` reads. If there are no samples of one part, it takes those of the other.
     """
-    budget = Budget(memory, DataError)
+    name, budget = str(Path(source)), Budget(memory, DataError)
     with _opened(source, budget, label) as held:
         if isinstance(held, Given):
-            return held.labelled(most)
+            parts = tuple(part.spread(most) for part in held.divided() if len(part))
+            classes = () if held.train.targets else held.classes
+            return None if len(classes) < 2 else Data(name, classes, parts[0], parts[-1])
         kind = IMAGES if isinstance(held, Listing) else kind_of_files(held)
         listed = held if isinstance(held, Listing) else list_by_label(held, kind)
         if listed is None or len(listed.classes) < 2:
             return None
-        files, labels = zip(*evenly(listed.test or listed.train, most), strict=True)
-        return Given(listed.classes, Samples(kind.read(files, budget, SHORT_SIDE), labels))
+        notes = left_out(held, listed, kind.called) if isinstance(held, Tree) else ()
+        chosen = [zip(*evenly(part, most), strict=True) for part in (listed.train, listed.test) if part]
+        parts = tuple(Samples(kind.read(files, budget, SHORT_SIDE), labels) for files, labels in chosen)
+        return Data(name, listed.classes, parts[0], parts[-1], notes=notes)
 
 
 def kind_of_files(tree: Tree) -> FileKind:
@@ -159,7 +167,8 @@ def _in_label_folders(files: list[SampleFile]) -> list[SampleFile]:
     return [file for file in files if len(file.parts) == (depth if uniform else 2)] if depth > 1 else []
 
 
-def _files_by_label(tree: Tree) -> tuple[FileKind, Listing]:
+def _files_by_label(tree: Tree) -> tuple[FileKind, Listing, tuple[str, ...]]:
+    """Return the kind of files, those by label, and notes on what else is there."""
     kind = kind_of_files(tree)
     listed = list_by_label(tree, kind)
     if listed is None:
@@ -172,7 +181,7 @@ def _files_by_label(tree: Tree) -> tuple[FileKind, Listing]:
                 raise DataError(f"{tree.where} holds no {kind.called} in {split}/; {kind.layout}")
         if unlearned := {file.label for file, _ in listed.test} - {file.label for file, _ in listed.train}:
             raise DataError(f"{tree.where} has test {kind.called} of label {min(unlearned)!r} but none in train/")
-    return kind, listed
+    return kind, listed, left_out(tree, listed, kind.called)
 
 
 def _packed(tree: Tree) -> str:

@@ -3,9 +3,9 @@
 The preprocessing that a model carries gives the number of each pixel. Without it the quantization of the input does: it
 can hold scale·(−128 − zero) to scale·(127 − zero), and images are −1 … 1, 0 … 1 or 0 … 255,
 whichever of these that interval is; where it is none of them (an input normalized by a mean and a deviation, say),
-pixels 0 … 255 span the interval itself. A float32 input takes −1 … 1. The number of a pixel is then rounded to the
-nearest int8, halves down: the paper's networks hold −1 … 1 at scale 2/255 and zero point 0, where every pixel falls on
-a half, and so becomes pixel − 128.
+pixels 0 … 255 span the interval itself. A float32 input tells nothing and takes no pixels. The number of a pixel is
+then rounded to the nearest int8, halves down: the paper's networks hold −1 … 1 at scale 2/255 and zero point 0, where
+every pixel falls on a half, and so becomes pixel − 128.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def pixel_table(encoding: PixelEncoding) -> Array:
     """Return the input's value for each of the 256 pixels in each channel, as [256, channels]."""
     type, channels = encoding.type, encoding.type.shape[-1]
     if type.dtype == "float32":
-        return (encoding.preprocessing or Preprocessing()).numbers(channels).astype(np.float32)
+        if encoding.preprocessing is None:
+            raise DataError("a float32 input does not say how pixels become numbers; state the preprocessing")
+        return encoding.preprocessing.numbers(channels).astype(np.float32)
     if type.dtype != "int8" or type.q is None:
         raise DataError(f"images cannot be given as {type.dtype} without a scale; bring a model with an int8 input")
     if encoding.preprocessing is not None:

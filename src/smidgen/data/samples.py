@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -61,6 +61,9 @@ class Data:
     classes: tuple[str, ...]
     train: Samples
     test: Samples
+    notes: tuple[str, ...] = field(
+        default=(), kw_only=True
+    )  # sentences on what was left out, or makes a test of little worth
 
     def __post_init__(self) -> None:
         for part, samples in (("to learn from", self.train), ("to test with", self.test)):
@@ -69,7 +72,7 @@ class Data:
                 raise DataError(f"{self.name} holds no samples {part}; {more}")
 
     def check_several(self) -> None:
-        """Raise DataError if there is a single class, from which nothing can be learned."""
+        """Raise DataError if there is a single class or sample, from which nothing can be learned, or no number."""
         if len(self.classes) == 1:
             raise DataError(f"{self.name} holds 1 class, {self.classes[0]!r}; learning needs at least two")
         if self.label_kind == "classes" and len(set(self.train.labels)) == 1:
@@ -77,6 +80,13 @@ class Data:
             raise DataError(
                 f"all {count:,} training samples of {self.name} are of {only!r}; learning needs two classes"
             )
+        first, *others = self.train.images
+        if others and all(np.array_equal(first, other) for other in others):
+            raise DataError(f"all {len(self.train):,} samples of {self.name} to learn from are the same; add others")
+        for part, samples in (("to learn from", self.train), ("to test with", self.test)):
+            for place, array in (*enumerate(samples.images), *enumerate(samples.targets)):
+                if array.dtype.kind == "f" and not np.isfinite(array).all():
+                    raise DataError(f"sample {place:,} {part} of {self.name} holds a number that is not finite")
 
     @property
     def label_kind(self) -> LabelKind:
@@ -105,8 +115,8 @@ class Data:
         """Return the data with its classes numbered as in `classes`, which has all of them."""
         numbers = [classes.index(name) for name in self.classes]
         both = self.train, self.test
-        parts = (replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in both)
-        return Data(self.name, classes, *parts)
+        train, test = (replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in both)
+        return replace(self, classes=classes, train=train, test=test)
 
     @property
     def given(self) -> Given:
@@ -137,13 +147,6 @@ class Given:
             return self.train, self.test
         train, test = hold_out(self.train.labels)
         return self.train.at(train), self.train.at(test)
-
-    def labelled(self, most: int) -> Given | None:
-        """Return at most `most` samples to test with, or to learn from if there are no others; None without classes."""
-        if len(self.classes) < 2 or self.train.targets:
-            return None
-        train, test = self.divided()
-        return Given(self.classes, (test if len(test) else train).spread(most))
 
 
 def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ from smidgen.learning.heads import only_counts_agree
 from smidgen.learning.run import check_course
 from smidgen.ops.loss import Loss
 from smidgen.ops.losses import LOSSES
-from smidgen.quantization import is_float
+from smidgen.quantization import GivenPixels, is_float
 from smidgen.quantization.recipe import FEWEST
 from smidgen.results.profile import Profile
 from smidgen.results.report import Section
@@ -87,6 +87,7 @@ def fit(
     options: Options | None = None,
     loss: Loss | None = None,
     learning_rate: float | None = None,
+    preprocessing: GivenPixels = None,
     where: Where = "host",
     workers: int | None = None,
     ray: str | None = None,
@@ -105,19 +106,18 @@ def fit(
     and its program measured on the emulated board. The test samples decide nothing. A board reserves some SRAM for its
     stack: a budget of all its SRAM is lowered by that. Trials run on `workers` cores, on the GPU where `where` is
     "cuda", or on the Ray cluster at the address `ray`; the result is the same.
-
-    `options` are those of learning, apart from the seed and from the loss, which fits the labels if none is given. The
-    model's head is kept where it scores the data's classes: by name, or as `check_head` finds by training samples.
-    Every stage leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was
-    interrupted or failed goes on. A folder that no fit made, and files that were changed since, are left alone unless
-    `force` is given: then files of these names are overwritten. `command` appears in the report as the way to repeat
-    the fit, and `more` makes a section of the report after the other stages.
+    `options` are those of learning, apart from the seed and the loss, which fits the labels if none is given, and
+    `preprocessing` is how pixels become numbers, if nothing else says so. The model's head is kept where it scores the
+    data's classes: by name, or as `check_head` finds by training samples. Every stage leaves its files in the folder;
+    one whose inputs have not changed is not run again, and a fit that was interrupted or failed goes on. Files that no
+    fit made or that were changed are left alone unless `force` is given. The report shows `command` as the way to
+    repeat the fit, and last what `more` makes.
     """
     options = _check(model, data, replace(options or Options(), seed=seed), loss, analysis)
-    most = min(parse_size(str(budget)), find_board(target).largest_budget)
-    course = _course(data, epochs, augment, seed, learning_rate)
     wish = Wish(
-        most, target, course, options, analysis, where, workers, ray, contributions, effort, learning_rate, command
+        min(parse_size(str(budget)), find_board(target).largest_budget), target,
+        _course(data, epochs, augment, seed, learning_rate), options, analysis, where, workers, ray, contributions,
+        effort, learning_rate, preprocessing, command,
     )  # fmt: skip
     with made_folder(Path(folder)), locked(Path(folder)):
         return _Fit(model, data, Path(folder), wish, force, on_progress).run(more)
@@ -191,7 +191,7 @@ class _Fit:
         work, wish = self.work, self.wish
         judged = is_float(work.source) or only_counts_agree(work.source, work.given, wish.options.head)
         data = self.data if judged else work.given.classes
-        source = (work.source.name, self.source, data, wish.options.head)
+        source = (work.source.name, self.source, data, wish.options.head, wish.pixels)
         model = self._run("model", (MODEL,), source, ModelMade, work.make_model)
         work.begin(model)
         known = work.known[1].to_json() if work.known else (wish.analysis, work.most, self._course, self.data)

@@ -18,11 +18,12 @@ from smidgen.fitting.ledger import digest_of
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Array, Graph
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Course, LearningProgress, check_head, learn
 from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
-from smidgen.quantization import QuantizationProgress, is_float, quantize_with
+from smidgen.quantization import GivenPixels, QuantizationProgress, is_float, quantize_with, settle_pixels
 from smidgen.records import read_record, to_plain
 from smidgen.results.inspection import describe
 from smidgen.results.profile import Profile, profile, sample_instructions
@@ -73,6 +74,7 @@ class Wish:
     given: Contributions | None = None
     effort: Effort = "normal"
     rate: float | None = None  # of one sample; None: chosen with the candidate
+    pixels: GivenPixels = None
     command: str = ""  # that started the fit, for the report
 
 
@@ -145,8 +147,10 @@ class Stages:
         return max(self.wish.budget, parse_size(MOST))
 
     def make_model(self) -> ModelMade:
+        given = self.wish.pixels
+        stated = replace(self.source, preprocessing=given) if isinstance(given, Preprocessing) else self.source
         checked = check_head(
-            self.source, self.given, self.wish.options.head,
+            stated, self.given, self.wish.options.head,
             on_progress=lambda done, total: self.show("checking the head", done, total),
         )  # fmt: skip
         graph, pixels = checked.model, None
@@ -155,8 +159,10 @@ class Stages:
             self.show(f"quantizing: {at.doing}", at.done, at.total)
 
         if is_float(graph):
-            result = quantize_with(checked.calibration, graph, quantizing)
+            result = quantize_with(checked.calibration, graph, quantizing, given)
             graph, pixels = replace(result.graph, name=graph.name), result.pixels
+        elif pixels := settle_pixels(graph, self.given.train.images, given=given):
+            graph = replace(graph, preprocessing=pixels.preprocessing)
         write_smg(graph, self.folder / MODEL)
         summary = describe(graph)
         counts = len(summary.layers), summary.macs, summary.parameters

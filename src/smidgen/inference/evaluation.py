@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -22,6 +22,7 @@ from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
 from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, Scored, class_count, names_of, real
 from smidgen.ir import Array, Graph
+from smidgen.quantization.pixels import TRIED, GivenPixels, PixelChoice, labels_for
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
@@ -68,6 +69,7 @@ class _Judged(ABC):
     data: str
     target: str
     samples: int
+    pixels: PixelChoice | None = field(default=None, kw_only=True)  # of a float32 model that is shown pictures
 
     @abstractmethod
     def _lines(self) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ class _Judged(ABC):
 
     def __str__(self) -> str:
         first = f"{self.model} on {self.target}, {self.samples:,} samples of {self.data}"
-        return "\n".join((first, *filter(None, self._lines())))
+        return "\n".join((first, *filter(None, (str(self.pixels or ""), *self._lines()))))
 
     def __rich__(self) -> Group:
         return Group(str(self), *self._tables())
@@ -229,6 +231,7 @@ def test(
     target: str | Target | None = None,
     images: int | None = None,
     audio: str | None = None,
+    preprocessing: GivenPixels = None,
     threads: int | None = None,
     on_progress: ProgressCallback = ignore,
 ) -> Tested:
@@ -237,8 +240,8 @@ def test(
     It runs where `predict` would. Classes are matched by name if the model and the data name the same ones, else by
     their order. Vectors are compared with the model's outputs, as yes and no if they hold only 0 and 1, maps with its
     cells. A model whose output has its input's shape is judged by how well it reconstructs samples, and by how well
-    that distinguishes two classes. `audio` defines how audio becomes the input if the model does not. The result is the
-    same for any number of `threads`, by default one per core.
+    that distinguishes two classes. `audio` defines how audio becomes the input if the model does not, `preprocessing`
+    how pixels do, which training samples may show. The result is the same for any number of `threads`, one per core.
     """
     if images is not None and images < 1:
         raise InputError(f"a model cannot be tested on {images} samples; give 1 or more")
@@ -248,24 +251,11 @@ def test(
             "are no stream; test it on all"
         )
     samples = data.test if images is None else data.test.spread(images)
-    model = with_front_end(model, samples.images, audio)
-    count = threads_for(len(samples), FEWEST, threads)
-    run = _Test(model, data, samples, meaning.where_to_run(model, target), count, on_progress)
-    kind = meaning.kind_of(model)
-    if kind == "reconstruction" and data.label_kind in ("classes", "nothing"):
-        return run.reconstruction()
-    if data.label_kind == "vectors":
-        return run.numbers()
-    if data.label_kind == "maps" and kind == "cells":
-        return run.cells()
-    binary = kind == "numbers" and len(data.classes) == class_count(model)
-    if data.label_kind == "classes" and (kind in ("classes", "distance") or binary):
-        return run.classes()
-    labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
-    raise InputError(
-        f"{data.name} has {labels[data.label_kind]} for each sample, the output of {model.name} is "
-        f"{list(model.scores.type.shape)}: they cannot be compared; give data of what the model was made for"
-    )
+    model, where = with_front_end(model, samples.images, audio), meaning.where_to_run(model, target)
+    tried, count = data.train.spread(TRIED), threads_for(len(samples), FEWEST, threads)
+    known = labels_for(model, data, tried)
+    model, pixels = meaning.with_pixels(model, tried.images, known, preprocessing, threads, on_progress)
+    return replace(_Test(model, data, samples, where, count, on_progress).run(), pixels=pixels)
 
 
 @dataclass(frozen=True)
@@ -282,6 +272,24 @@ class _Test:
     @property
     def names(self) -> tuple[str, str, str]:
         return self.model.name, self.data.name, self.target if isinstance(self.target, str) else self.target.name
+
+    def run(self) -> Tested:
+        """Compare the model's output with the labels that the samples have."""
+        model, data, kind = self.model, self.data, meaning.kind_of(self.model)
+        if kind == "reconstruction" and data.label_kind in ("classes", "nothing"):
+            return self.reconstruction()
+        if data.label_kind == "vectors":
+            return self.numbers()
+        if data.label_kind == "maps" and kind == "cells":
+            return self.cells()
+        binary = kind == "numbers" and len(data.classes) == class_count(model)
+        if data.label_kind == "classes" and (kind in ("classes", "distance") or binary):
+            return self.classes()
+        labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
+        raise InputError(
+            f"{data.name} has {labels[data.label_kind]} for each sample, the output of {model.name} is "
+            f"{list(model.scores.type.shape)}: they cannot be compared; give data of what the model was made for"
+        )
 
     def scores(self) -> Iterator[Array]:
         return (one.scores for one in self.scored())
@@ -305,7 +313,7 @@ class _Test:
         return ClassesTested(
             *self.names, len(truth), float((truth == predicted).mean()), matched.note,
             judge_classes(matched.names, confusion), confusion, float((far > 1).mean()) if far.size else None,
-            area_under_curve(far[truth == usual], far[truth != usual]) if both else None,
+            meaning.area_under_curve(far[truth == usual], far[truth != usual]) if both else None,
         )  # fmt: skip
 
     def cells(self) -> CellsTested:
@@ -360,7 +368,7 @@ class _Test:
         normal, auc = None, None
         if len(found) == len(classes) == 2:  # the class without a fault, the first if no name shows which
             place = next((place for place, name in enumerate(classes) if name.casefold() in NORMAL), 0)
-            normal, auc = classes[place], area_under_curve(errors[labels == place], errors[labels != place])
+            normal, auc = classes[place], meaning.area_under_curve(errors[labels == place], errors[labels != place])
         return ReconstructionTested(
             *self.names, len(errors), float(errors.mean()), float(errors.min()), float(errors.max()), tuple(found),
             normal, auc,
@@ -390,10 +398,3 @@ def _judge_number(name: str, off: Array, wanted: Array) -> NumberTested:
     spread = float(np.square(wanted - wanted.mean()).sum())
     explained = 1 - float(np.square(off).sum()) / spread if spread else None
     return NumberTested(name, float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())), explained)
-
-
-def area_under_curve(normal: Array, others: Array) -> float:
-    """Return how often one of the others is larger than one of the normal numbers, ties counted as half."""
-    ordered = np.sort(normal)
-    below = np.searchsorted(ordered, others, "left") + np.searchsorted(ordered, others, "right")
-    return float(below.mean() / 2 / len(normal))

@@ -20,6 +20,7 @@ from smidgen.data.images import centre_box
 from smidgen.data.inputs import as_input, kind_of
 from smidgen.data.load import Shown, open_samples
 from smidgen.data.pixels import PixelEncoding, pixel_encoding
+from smidgen.data.samples import evenly
 from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
 from smidgen.inference.scores import (
@@ -33,6 +34,8 @@ from smidgen.inference.scores import (
     real,
 )
 from smidgen.ir import Array, Graph
+from smidgen.quantization import GivenPixels, PixelChoice
+from smidgen.quantization.pixels import TRIED, needs_trial
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
@@ -108,6 +111,7 @@ class Predictions:
     target: str
     kind: Kind
     predictions: tuple[Prediction, ...]
+    pixels: PixelChoice | None = None  # of a float32 model that is shown pictures
 
     def __str__(self) -> str:
         return "\n".join(f"{one.sample}: {one.text}" for one in self.predictions)
@@ -124,7 +128,7 @@ class Predictions:
             ranked = [text for rank in one.classes for text in (rank.name, f"{rank.probability:.1%}")]
             ranked = [one.verdict, "", *ranked][: max(len(ranked), 2)] if one.verdict else ranked
             table.add_row(one.sample, *(ranked if self.kind == "classes" else [one.text]))
-        return Group(f"{self.model} on {self.target}", "", table)
+        return Group(f"{self.model} on {self.target}", *([str(self.pixels)] if self.pixels else []), "", table)
 
 
 def predict(
@@ -136,6 +140,7 @@ def predict(
     numbers: bool = False,
     label: str | None = None,
     audio: str | None = None,
+    preprocessing: GivenPixels = None,
     memory: int = MEMORY,
     threads: int | None = None,
     on_progress: ProgressCallback = ignore,
@@ -145,21 +150,19 @@ def predict(
     The model runs in C on this machine, on a board by name, or in numpy ("reference"), the default for float32 models.
     The result has the `top` likeliest classes of each sample, with the names that the model carries; with `numbers`
     its plain outputs, for a model whose several outputs are not classes. `label` names columns of a table that are not
-    for the model, `audio` how audio becomes the input if the model does not define it. The result is the same for any
-    number of `threads`, by default one per core.
+    for the model, `audio` and `preprocessing` how audio and pixels become the input if the model does not define it; if
+    nothing does, of a float32 model the pictures themselves may show it, as for `quantize`. The result is the same for
+    any number of `threads`, by default one per core.
     """
     if top < 1:
         raise InputError(f"the {top} likeliest classes cannot be shown; ask for 1 or more")
     kind: Kind = "numbers" if numbers else meaning.kind_of(model)
     target = meaning.where_to_run(model, target)
-    if isinstance(samples, str | Path):
-        given: AbstractContextManager[tuple[Shown, ...]] = open_samples(samples, model.image.type, memory, label)
-    else:
-        arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
-        given = nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
     made, waiting = list[Prediction](), deque[tuple[str, Array, Array]]()
-    with given as found:
-        model = with_front_end(model, tuple(one.read() for one in found[:1]), audio)
+    with _opened(samples, model, memory, label) as found:
+        some = tuple(one.read() for one in evenly(found, TRIED if needs_trial(model, preprocessing) else 1))
+        model = with_front_end(model, some, audio)
+        model, pixels = meaning.with_pixels(model, some, None, preprocessing, threads, on_progress)
         encoding, count = pixel_encoding(model), threads_for(len(found), FEWEST, threads)
 
         def read(sample: Shown) -> tuple[str, Array, Array]:
@@ -175,7 +178,16 @@ def predict(
             name, array, one = waiting.popleft()
             made.append(_prediction(model, name, kind, top, scored, array, one))
             on_progress(InferenceProgress(len(made), len(found)))
-    return Predictions(model.name, target if isinstance(target, str) else target.name, kind, tuple(made))
+    return Predictions(model.name, target if isinstance(target, str) else target.name, kind, tuple(made), pixels)
+
+
+def _opened(
+    samples: str | Path | Array | Sequence[Array], model: Graph, memory: int, label: str | None
+) -> AbstractContextManager[tuple[Shown, ...]]:
+    if isinstance(samples, str | Path):
+        return open_samples(samples, model.image.type, memory, label)
+    arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
+    return nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
 
 
 def _prediction(

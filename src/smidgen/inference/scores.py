@@ -6,7 +6,7 @@ everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from smidgen import codegen
+from smidgen.data import Samples
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Graph, Node, Op, Type, Value, evaluate_step
 from smidgen.ir.rewriting import producers
@@ -24,9 +25,10 @@ from smidgen.ops.one_pass import Distance
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
 from smidgen.pipeline import compile
-from smidgen.quantization.batch import run_batch
+from smidgen.quantization import GivenPixels, PixelChoice, settle_pixels
+from smidgen.quantization.batch import Passes, run_batch
 from smidgen.targets.device import Device, Target, share_out
-from smidgen.threads import in_order
+from smidgen.threads import in_order, threads_for
 
 Kind = Literal["classes", "cells", "numbers", "reconstruction", "distance"]
 Ending = Literal["softmax", "sigmoid"]
@@ -38,10 +40,11 @@ BATCH = 16  # samples at once in numpy
 
 @dataclass(frozen=True)
 class InferenceProgress:
-    """Progress: samples done, of all."""
+    """Progress: samples done, of all, and what is done with them unless they are shown to the model."""
 
     done: int
     total: int
+    doing: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,22 @@ def where_to_run(graph: Graph, target: str | Target | None) -> str | Target:
     except TargetError:
         return REFERENCE
     return "host"
+
+
+def with_pixels(
+    graph: Graph,
+    images: Sequence[Array],
+    labelled: Samples | None,
+    given: GivenPixels,
+    threads: int | None,
+    on_progress: ProgressCallback,
+) -> tuple[Graph, PixelChoice | None]:
+    """Return the graph as pictures enter it, and how that was found; None where nothing had to be."""
+    passes = Passes(
+        lambda at: on_progress(InferenceProgress(at.done, at.total, at.doing)), threads_for(len(images), BATCH, threads)
+    )
+    pixels = settle_pixels(graph, images, labelled, given, passes)
+    return (replace(graph, preprocessing=pixels.preprocessing) if pixels else graph), pixels
 
 
 def scores_of(graph: Graph, inputs: Iterable[Array], target: str | Target, threads: int) -> Iterator[Scored]:
@@ -219,3 +238,10 @@ def reconstruction_error(model: Graph, scores: Array, given: Array) -> float:
     """Return the mean squared difference between a model's output and its input, in the numbers they stand for."""
     difference = real(scores, model.scores.type) - real(given, model.image.type)
     return float(np.square(difference).mean())
+
+
+def area_under_curve(normal: Array, others: Array) -> float:
+    """Return how often one of the others is larger than one of the normal numbers, ties counted as half."""
+    ordered = np.sort(normal)
+    below = np.searchsorted(ordered, others, "left") + np.searchsorted(ordered, others, "right")
+    return float(below.mean() / 2 / len(normal))

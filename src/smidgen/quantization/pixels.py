@@ -1,24 +1,26 @@
 """Pixel conventions, and the choice between them: each is tried on the data, and a clear winner is taken.
 
-With labels the convention wins under which they are likeliest. Without labels the one wins under which the network's
-answer for a picture best predicts its choice for the mirror image, in bits: given numbers that it was not trained on, a
-network chooses one class for everything, which predicts nothing, or is sure of one class here and of another there.
-Confidence alone would mislead: numbers that are far too large make every network confident.
+With labels the convention wins under which they are likeliest. Without labels, or where they show nothing, the one wins
+under which the network's answer for a picture best predicts its choice for the mirror image, in bits: given numbers
+that it was not trained on, a network chooses one class for everything, which predicts nothing, or is sure of one class
+here and of another there. Confidence alone would mislead: numbers that are far too large make every network confident.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
 from smidgen.data import centre, pixel_encoding
-from smidgen.data.samples import Samples, evenly
+from smidgen.data.inputs import kind_of, takes_images
+from smidgen.data.samples import Data, DataError, Samples, match_classes
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.rewriting import producers, readers
 from smidgen.ops.softmax import Softmax
@@ -28,6 +30,7 @@ from smidgen.quantization.folding import affine
 from smidgen.quantization.report import scored_classes
 
 Conventions = Mapping[str, Preprocessing]
+GivenPixels = Preprocessing | Conventions | None  # the preprocessing, the conventions to try, or nothing
 # By the words that --pixels takes: the numbers of pixels 0 and 255, or the framework that made a convention known.
 CONVENTIONS: Conventions = MappingProxyType(
     {
@@ -43,7 +46,8 @@ BYTES = "0,255"
 LARGE = 2.0  # a mean above this is one of pixels 0 … 255
 NORMALIZED = 0.9, 6.0  # the spread of normalized pixels: 1 for 0 … 1, 4.5 for ImageNet's, 5 for small deviations
 BESIDE = 0.1  # of the spread: how far normalized pixels may stay away from zero
-TRIED = 128  # images at most that a convention is tried on
+TRIED, FEWEST = 128, 8  # images that a convention is tried on, at most and at least
+FIRST = 16  # images of the first round of trials
 CLEAR = 3.0  # standard errors between the winner and every other convention
 LEAST = 1e-3  # a probability counts as at least this much
 ENOUGH = 0.25  # bits: the least of a winner without labels
@@ -86,74 +90,172 @@ class PixelChoice:
         }[self.found] + ", ".join(map(str, self.tried))
 
 
-def choose_preprocessing(
-    graph: Graph, images: Sequence[Array], labelled: Samples | None, conventions: Conventions, passes: Passes
-) -> PixelChoice:
-    """Return what the graph states, its first layers imply, or the data show; raise QuantizationError if none is clear.
+def settle_pixels(
+    graph: Graph,
+    images: Sequence[Array],
+    labelled: Samples | None = None,
+    given: GivenPixels = None,
+    passes: Passes | None = None,
+) -> PixelChoice | None:
+    """Return how pictures enter a graph: as given, as it states, as its first layers imply, or as the data show.
 
-    `labelled` are images with the classes that the graph's scores are of.
+    None where nothing has to be known: for other samples, and for int8, whose scale tells. A QuantizationError asks for
+    the convention where none is clear. `labelled` are images with the classes that the graph's scores are of.
     """
+    if not len(images) or kind_of(images[0], graph.image.type) != "picture" or isinstance(graph.preprocessing, LogMel):
+        if given is None:
+            return None
+        raise QuantizationError(
+            f"the samples are numbers or audio as {graph.name} takes them, not pixels; leave out how pixels become "
+            "numbers"
+        )
+    if needs_trial(graph, given):
+        return _tried(graph, images, labelled, given, passes or Passes())
+    if (known := known_pixels(graph, given)) is not None or given is None:
+        return known
+    raise QuantizationError(f"{graph.name} is int8, whose scale tells what pixels are; give --pixels, too")
+
+
+def needs_trial(graph: Graph, given: GivenPixels = None) -> bool:
+    """Return whether only a trial can show how pictures enter a graph: it is float32, and nothing says so."""
+    takes = graph.image.type.dtype == "float32" and takes_images(graph.image.type.shape)
+    return takes and not isinstance(graph.preprocessing, LogMel) and known_pixels(graph, given) is None
+
+
+def known_pixels(graph: Graph, given: GivenPixels = None) -> PixelChoice | None:
+    """Return how pixels enter a graph where no trial is needed; None where it is, and in int8 unless it is given."""
+    if isinstance(given, Preprocessing):
+        given.check(graph.image.type.shape[-1])
+        return PixelChoice(given, "given", usual_name(given))
+    if graph.image.type.dtype != "float32":
+        return None
     if isinstance(stated := graph.preprocessing, Preprocessing):
         return PixelChoice(stated, "stated", usual_name(stated))
-    usable = fitting(conventions, graph.image.type.shape[-1])
-    if (name := named_by_layers(graph, usable)) is not None:
-        return PixelChoice(usable[name], "layers", name)
+    usable = fitting(given or CONVENTIONS, graph.image.type.shape[-1])
+    name = named_by_layers(graph, usable)
+    return None if name is None else PixelChoice(usable[name], "layers", name)
+
+
+def labels_for(graph: Graph, data: Data, samples: Samples) -> Samples | None:
+    """Return samples of the data labelled by the graph's classes, by name or else in order; None if they have none."""
+    count = scored_classes(graph)
+    if count is None or data.label_kind != "classes":
+        return None
+    try:
+        places = match_classes(data.classes, data.names, graph.classes, count, graph.name).places
+    except DataError:
+        return None
+    return replace(samples, labels=tuple(places[label] for label in samples.labels))
+
+
+def _tried(
+    graph: Graph, images: Sequence[Array], labelled: Samples | None, given: GivenPixels, passes: Passes
+) -> PixelChoice:
+    """Return the convention that wins by labels, or else by mirror images; raise QuantizationError if none does."""
+    assert not isinstance(given, Preprocessing)
+    usable, why = fitting(given or CONVENTIONS, graph.image.type.shape[-1]), []
+    some = Samples(tuple(images), (0,) * len(images)) if labelled is None else labelled
+    some = some.spread(TRIED)
+    some = some.at(np.random.default_rng(0).permutation(len(some)))  # a round is to have images of all classes
     if scored_classes(graph) is None or graph.scores.type.size == graph.image.type.size:  # no scores to compare
-        raise QuantizationError(
-            f"{graph.name} does not say how pixels become numbers, and its output {list(graph.scores.type.shape)} is "
-            "no list of scores to compare conventions by; give smidgen quantize --pixels, or --mean and --std"
-        )
-    trial = _Conventions(graph, usable, passes)
-    return trial.by_mirrors(evenly(images, TRIED)) if labelled is None else trial.by_labels(labelled.spread(TRIED))
+        why.append(f"its output {list(graph.scores.type.shape)} is no list of scores to compare conventions by")
+    elif len(some) < FEWEST:
+        why.append(f"{len(some)} image{'s' if len(some) > 1 else ''} cannot show it, {FEWEST} may")
+    else:
+        trial = _Conventions(graph, usable, some.images, passes)
+        if labelled is not None and (found := trial.by_labels(np.array(some.labels))):
+            return found
+        if found := trial.by_mirrors():
+            return found
+        why = trial.unclear
+    raise QuantizationError(
+        f"{graph.name} does not say how pixels become numbers, and {'; '.join(why)}; give --pixels with one of "
+        f"{' '.join(usable)}, or --mean and --std (preprocessing= in Python)"
+    )
 
 
 class _Conventions:
-    """A network under each of some conventions."""
+    """A network under each of some conventions, and why those that were tried gave no answer."""
 
-    def __init__(self, graph: Graph, usable: Conventions, passes: Passes) -> None:
+    def __init__(self, graph: Graph, usable: Conventions, images: Sequence[Array], passes: Passes) -> None:
         self.graph, self.usable, self.passes = graph, usable, passes
+        self.images, self.unclear, self._seen = images, list[str](), dict[tuple[str, bool], list[Array]]()
         made_by = producers(graph).get(graph.scores)
         self.probabilities = made_by is not None and type(made_by.op) is Softmax
 
-    def by_labels(self, samples: Samples) -> PixelChoice:
-        labels, count = np.array(samples.labels), len(samples)
-        chance = float(np.bincount(labels).max() / count)
-        enough = chance + CLEAR * math.sqrt(chance * (1 - chance) / count)
-        tried, likely = list[Tried](), list[Array]()
-        for name, usual in self.usable.items():
-            p = self.run(name, usual, samples.images)
-            accuracy = float(np.mean(p.argmax(axis=1) == labels))
-            tried.append(Tried(name, usual, accuracy, None, float(p.max(axis=1).mean())))
-            likely.append(_likelihoods(p, labels))
-        best = _clear_winner(likely)
-        if best is None or (tried[best].accuracy or 0.0) <= enough:
-            raise self.unclear(f"the accuracy on {count} images, {chance:.1%} of them of one class,", tried)
-        return PixelChoice(tried[best].preprocessing, "labels", tried[best].convention, count, tuple(tried))
+    def by_labels(self, labels: Array) -> PixelChoice | None:
+        chance = float(np.bincount(labels).max() / len(labels))
 
-    def by_mirrors(self, images: Sequence[Array]) -> PixelChoice:
-        mirrored = [np.ascontiguousarray(image[:, ::-1]) for image in images]
-        tried, bits = list[Tried](), list[Array]()
-        for name, usual in self.usable.items():
-            p, q = (self.run(name, usual, seen) for seen in (images, mirrored))
-            bits.append(_predicted_bits(p, q))
-            tried.append(Tried(name, usual, None, float(bits[-1].mean()), float(p.max(axis=1).mean())))
-        best = _clear_winner(bits)
-        if best is None or (tried[best].bits or 0.0) < ENOUGH:
-            raise self.unclear(f"how well {len(images)} images without labels predict their mirror images", tried)
-        return PixelChoice(tried[best].preprocessing, "mirrors", tried[best].convention, len(images), tuple(tried))
+        def right(name: str, count: int) -> float:
+            return float(np.mean(self.run(name, count).argmax(axis=1) == labels[:count]))
 
-    def unclear(self, what: str, tried: Sequence[Tried]) -> QuantizationError:
-        return QuantizationError(
-            f"{self.graph.name} does not say how pixels become numbers, and {what} leaves no clear winner: "
-            f"{', '.join(map(str, tried))}; give smidgen quantize --pixels, or --mean and --std"
+        def evidence(name: str, count: int) -> Array:
+            return _likelihoods(self.run(name, count), labels[:count])
+
+        def enough(name: str, count: int) -> bool:
+            return right(name, count) > chance + CLEAR * math.sqrt(chance * (1 - chance) / count)
+
+        counts, best = self._rounds(evidence, enough)
+        what = f"the accuracy on {len(labels)} images, {chance:.1%} of them of one class,"
+        return self._choice("labels", best, counts, what, lambda *one: (right(*one), None))
+
+    def by_mirrors(self) -> PixelChoice | None:
+        def evidence(name: str, count: int) -> Array:
+            return _predicted_bits(self.run(name, count), self.run(name, count, mirrored=True))
+
+        counts, best = self._rounds(evidence, lambda *one: float(evidence(*one).mean()) >= ENOUGH, ENOUGH)
+        what = f"how well {max(counts.values())} images without labels predict their mirror images"
+        return self._choice("mirrors", best, counts, what, lambda *one: (None, float(evidence(*one).mean())))
+
+    def _rounds(
+        self, evidence: Callable[[str, int], Array], enough: Callable[[str, int], bool], least: float | None = None
+    ) -> tuple[dict[str, int], str | None]:
+        """Return the images that each convention was tried on, and the winner, if any.
+
+        Each round has twice as many images and only the conventions that did not clearly lose. Early rounds ask for as
+        many more standard errors as O'Brien and Fleming's bounds for looks at a trial under way. It ends where one is
+        left, or where none can come to the `least` that a winner needs.
+        """
+        left, counts, whole = list(self.usable), dict[str, int](), len(self.images)
+        for count in sorted({min(FIRST << doubled, whole) for doubled in range(8)}):
+            counts |= dict.fromkeys(left, count)
+            found = {name: evidence(name, count) for name in left}
+            best = max(left, key=lambda name: float(found[name].mean()))
+            clear = CLEAR * math.sqrt(whole / count)
+            left = [name for name in left if name == best or not _above(found[best] - found[name], clear)]
+            if left == [best] and enough(best, count):
+                return counts, best
+            if least is not None and all(_above(least - one, CLEAR) for one in found.values()):
+                break
+        return counts, None
+
+    def _choice(
+        self, found: str, best: str | None, counts: Mapping[str, int], what: str,
+        figures: Callable[[str, int], tuple[float | None, float | None]],
+    ) -> PixelChoice | None:  # fmt: skip
+        """Return the winner with the figures of all, or None, and remember them."""
+        tried = tuple(
+            Tried(name, self.usable[name], *figures(name, count), float(self.run(name, count).max(axis=1).mean()))
+            for name, count in counts.items()
         )
+        if best is None:
+            self.unclear.append(f"{what} leaves no clear winner: {', '.join(map(str, tried))}")
+            return None
+        return PixelChoice(self.usable[best], found, best, counts[best], tried)
 
-    def run(self, name: str, usual: Preprocessing, images: Sequence[Array]) -> Array:
-        """Return the probability of each class for each image."""
-        graph = replace(self.graph, preprocessing=usual)
+    def run(self, name: str, count: int, mirrored: bool = False) -> Array:
+        """Return the probability of each class for each of the first images, or for their mirror images."""
+        seen = self._seen.setdefault((name, mirrored), [])
+        if len(seen) < count:
+            seen.extend(self._run(name, self.images[len(seen) : count], mirrored))
+        return np.stack(seen[:count])
+
+    def _run(self, name: str, images: Sequence[Array], mirrored: bool) -> Array:
+        graph = replace(self.graph, preprocessing=self.usable[name])
 
         def run(places: slice) -> Array:
-            shown = [centre(image, pixel_encoding(graph)) for image in images[places]]
+            seen = (np.ascontiguousarray(image[:, ::-1]) if mirrored else image for image in images[places])
+            shown = [centre(image, pixel_encoding(graph)) for image in seen]
             with np.errstate(all="ignore"):  # numbers the network was not made for may overflow, and lose
                 return scores_of(graph, np.stack(shown)).astype(np.float64)
 
@@ -177,11 +279,9 @@ def _predicted_bits(p: Array, mirrored: Array) -> Array:
     return np.asarray(_likelihoods(p, chosen) - np.log2(np.maximum(usual[chosen], LEAST)))
 
 
-def _clear_winner(evidence: Sequence[Array]) -> int | None:
-    """Return the one whose mean is above every other's by CLEAR standard errors of the difference; else None."""
-    best = int(np.argmax([one.mean() for one in evidence]))
-    gains = [evidence[best] - other for i, other in enumerate(evidence) if i != best]
-    return best if all(gain.mean() > CLEAR * gain.std(ddof=1) / math.sqrt(len(gain)) for gain in gains) else None
+def _above(gain: Array, clear: float) -> bool:
+    """Return whether a mean is above zero by so many of its standard errors."""
+    return bool(gain.mean() > clear * gain.std(ddof=1) / math.sqrt(len(gain)))
 
 
 def usual_name(stated: Preprocessing) -> str | None:

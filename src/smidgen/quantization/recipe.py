@@ -15,13 +15,12 @@ from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, verify
 from smidgen.ir.log_mel import LogMel
-from smidgen.ir.preprocessing import Preprocessing
 from smidgen.quantization.batch import BATCH, Passes, ProgressCallback, QuantizationProgress
 from smidgen.quantization.calibration import METHODS, Method, QuantizationError, calibrate, fit_cells
 from smidgen.quantization.equalization import equalise
 from smidgen.quantization.folding import fold
 from smidgen.quantization.int8 import check_ops, correct_biases, input_scale, round_graph, share_scales
-from smidgen.quantization.pixels import CONVENTIONS, Conventions, PixelChoice, choose_preprocessing, usual_name
+from smidgen.quantization.pixels import GivenPixels, PixelChoice, labels_for, settle_pixels
 from smidgen.quantization.report import Accuracy, QuantizationReport, compare, scored_classes, top1
 from smidgen.threads import in_order, threads_for
 
@@ -68,8 +67,8 @@ def quantize(
     recipe: Recipe | None = None,
     *,
     labelled: Samples | None = None,
-    preprocessing: Preprocessing | None = None,
-    conventions: Conventions = CONVENTIONS,
+    preprocessing: GivenPixels = None,
+    tried: Samples | None = None,
     threads: int | None = None,
     on_progress: ProgressCallback = ignore,
 ) -> Quantized:
@@ -78,18 +77,18 @@ def quantize(
     `images` are uint8 [height, width, 1 or 3] of any size, or tensors of the input's shape in float32 or uint8; every
     fifth is kept apart for the report, which also gives the accuracy on `labelled` images of the graph's classes.
     Pixels become numbers by the preprocessing given, the graph's own, or the one its first layers imply; without these
-    the `conventions` are tried, and if none is clearly right a QuantizationError asks for one. All cores take part, or
-    `threads` of them; the result is the same.
+    the usual conventions, or those given, are `tried` on labelled samples, by default `labelled`, or on `images`, and
+    if none is clearly right a QuantizationError asks for one. All cores take part, or `threads` of them; the result is
+    the same.
     """
     recipe = (recipe or Recipe()).checked()
     _check_float(graph)
     _check_labels(graph, labelled)
-    pixels, real = _are_pixels(graph, images), fold(graph)
+    _check_samples(graph, images)
+    real = fold(graph)
     check_ops(real)
     passes = Passes(on_progress, threads_for(len(images), BATCH, threads))
-    choice = _given(graph, pixels, preprocessing)
-    if pixels and choice is None:
-        choice = choose_preprocessing(graph, images, labelled, conventions, passes)
+    choice = settle_pixels(graph, images, tried or labelled, preprocessing, passes)
     front_end = graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
     real = replace(real, preprocessing=choice.preprocessing if choice else front_end)
     verify(real)
@@ -120,28 +119,19 @@ def _accuracy(real: Graph, rounded: Graph, labelled: Samples | None, passes: Pas
     return Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
 
 
-def quantize_with(data: Data, graph: Graph, on_progress: ProgressCallback) -> Quantized:
+def quantize_with(
+    data: Data, graph: Graph, on_progress: ProgressCallback, preprocessing: GivenPixels = None
+) -> Quantized:
     """Quantize a float32 model, calibrated on images to learn from, judged by their labels if it has their classes."""
     samples = data.train.spread(CALIBRATED)
-    labelled = samples if len(data.classes) == scored_classes(graph) else None
-    return quantize(graph, samples.images, labelled=labelled, on_progress=on_progress)
+    labelled = labels_for(graph, data, samples)
+    return quantize(graph, samples.images, labelled=labelled, preprocessing=preprocessing, on_progress=on_progress)
 
 
 def is_float(graph: Graph) -> bool:
     """Return whether no value of a model is int8 yet."""
     computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
     return not any(v.type.dtype == "int8" for v in computed)
-
-
-def _given(graph: Graph, pixels: bool, preprocessing: Preprocessing | None) -> PixelChoice | None:
-    """Return the preprocessing that was given as a choice; QuantizationError if the samples are no pixels."""
-    if preprocessing is None:
-        return None
-    if not pixels:
-        raise QuantizationError(
-            f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
-        )
-    return PixelChoice(preprocessing, "given", usual_name(preprocessing))
 
 
 def _check_labels(graph: Graph, labelled: Samples | None) -> None:
@@ -187,8 +177,8 @@ def _check_float(graph: Graph) -> None:
             )
 
 
-def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
-    """Return whether the samples are pictures; raise QuantizationError if they are too few or mixed."""
+def _check_samples(graph: Graph, images: Sequence[Array]) -> None:
+    """Raise QuantizationError if the samples are too few, partly pictures, or show nothing."""
     if len(images) < FEWEST:
         raise QuantizationError(
             f"{len(images)} samples are too few to calibrate {graph.name} with; give at least {FEWEST}, better "
@@ -198,12 +188,10 @@ def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
     if pictures == len(images):
         if all(image.min() == image.max() for image in images):
             raise QuantizationError(f"all {len(images)} images show a single colour each; calibrate with real ones")
-        return True
-    if pictures:
+    elif pictures:
         raise QuantizationError(
             f"{pictures} of {len(images)} samples are pictures, the others tensors; give {graph.name} one kind"
         )
-    return False
 
 
 def _samples(graph: Graph, images: Sequence[Array], threads: int) -> Array:

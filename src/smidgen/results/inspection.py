@@ -6,12 +6,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from smidgen.data.inputs import takes_images
 from smidgen.ir import Graph, Node, Type, Value
 from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
+from smidgen.quantization import GivenPixels, PixelChoice, known_pixels
 from smidgen.training.head import layers as numbered
 
 SHOWN_NAMES = 12  # of classes
+UNKNOWN = "the file does not say how pixels become numbers; --pixels does, or trials on your own may show it"
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Summary:
     parameters: int
     parameter_bytes: int
     largest_activation_bytes: int
+    pixels: PixelChoice | None = None  # how pictures enter a float32 model, as far as options or the file say so
     notes: tuple[str, ...] = ()  # on what the file's reader could not take over unchanged
 
     def __rich__(self) -> Group:
@@ -73,8 +77,12 @@ class Summary:
         for layer in self.layers:
             table.add_row(*_row(layer))
         ends = [f"{what} {_tensor_text(t)}" for what, ts in (("in", self.inputs), ("out", self.outputs)) for t in ts]
-        if self.preprocessing is not None:
+        if self.pixels is not None:
+            ends.append(f"images: {self.pixels.preprocessing}; {self.pixels}")
+        elif self.preprocessing is not None:
             ends.append(f"{'sound' if isinstance(self.preprocessing, LogMel) else 'images'}: {self.preprocessing}")
+        elif self.inputs[0].dtype == "float32" and takes_images(self.inputs[0].shape):
+            ends.append(f"images: {UNKNOWN}")
         if self.classes:
             ends.append(f"{len(self.classes)} classes: {listed(self.classes)}")
         largest = f"largest activation {self.largest_activation_bytes:,} bytes"
@@ -84,15 +92,16 @@ class Summary:
         return Group(table, "", *ends, sizes, *self.notes)
 
 
-def describe(graph: Graph) -> Summary:
-    """Count a graph's layers, multiply-accumulates and parameters."""
+def describe(graph: Graph, given: GivenPixels = None) -> Summary:
+    """Count a graph's layers, multiply-accumulates and parameters; `given` is how pixels become its numbers."""
+    pixels = known_pixels(graph, given) if takes_images(graph.image.type.shape) else None
     numbers = {node.out: number for number, node in enumerate(numbered(graph))}
     layers = tuple(_layer(graph, node, numbers.get(node.outs[0])) for node in graph.nodes)
     held = {**graph.constants, **graph.state}
     activations = [v.type.bytes for v in (*graph.inputs, *(out for node in graph.nodes for out in node.outs))]
     return Summary(
         name=graph.name, arithmetic=" and ".join(sorted({layer.dtype for layer in layers}, reverse=True)) or "nothing",
-        preprocessing=graph.preprocessing, classes=graph.classes,
+        preprocessing=graph.preprocessing, classes=graph.classes, pixels=pixels,
         inputs=tuple(_tensor(value) for value in graph.inputs),
         outputs=tuple(_tensor(value) for value in graph.outputs), layers=layers,
         macs=sum(layer.macs for layer in layers), parameters=sum(value.type.size for value in held),
