@@ -21,7 +21,7 @@ from rich.table import Table
 
 from one_pass import Features, features, logits_of, network, sums_of
 from shared import arguments_of, report, start
-from smidgen.inference.evaluation import area_under_curve
+from smidgen.inference.scores import area_under_curve
 from smidgen.ir import Array
 from smidgen.numerics import one_pass
 from smidgen.numerics.one_pass import Sums
