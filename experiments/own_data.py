@@ -21,7 +21,8 @@ from smidgen.learning import Course
 from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.choice import Row
 from smidgen.selection.estimates import shipped_or_estimated
-from smidgen.selection.judging import Fold, Recipe, Run, make_bench
+from smidgen.selection.folds import Fold
+from smidgen.selection.judging import Recipe, Run, make_bench
 from smidgen.selection.ladder import FROM_NEW, Effort, climb
 from smidgen.selection.launchers import find_launcher
 from smidgen.selection.proposals import propose

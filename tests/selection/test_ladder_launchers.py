@@ -15,8 +15,9 @@ from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.learning import Course
 from smidgen.records import to_plain
+from smidgen.selection.folds import make_folds
 from smidgen.selection.judging import Bench, Recipe, Run, Scores, make_bench
-from smidgen.selection.ladder import climb, make_folds
+from smidgen.selection.ladder import climb
 from smidgen.selection.launchers import Launcher, OnDevice, OnHost, OnRay, find_launcher
 from smidgen.selection.runs import open_runs
 from smidgen.training import HeadDtype, Options

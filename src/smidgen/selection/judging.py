@@ -23,6 +23,7 @@ from smidgen.learning.testing import label_of, score_samples
 from smidgen.numerics.one_pass import Sums, products, solve
 from smidgen.pipeline import Program, compile
 from smidgen.selection.cuts import Back, back_of, front_of
+from smidgen.selection.folds import Fold
 from smidgen.selection.launchers import FLEET, PartCallback, Results
 from smidgen.selection.workers import share_out
 from smidgen.targets.device import FEWEST, Device
@@ -50,6 +51,7 @@ class Recipe:
     sram_bytes: int
     steps: bool = True  # False: one pass is all, or with a kept head nothing is learned
     streamed: bool = True  # the board receives the image row by row
+    promised: bool = False  # contributions promise it the most
     on_board: bool = True  # False: the board has no room for the sums of one pass, which this machine does
 
     @property
@@ -77,14 +79,6 @@ class Run:
 
 
 Scores = tuple[float, ...] | None  # of each sample that judges, higher is better; None where the run diverged
-
-
-@dataclass(frozen=True)
-class Fold:
-    """The places of the samples to learn from, and of those that judge."""
-
-    train: tuple[int, ...]
-    held: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
