@@ -102,7 +102,8 @@ Every figure on this page is read from `benchmarks/results/paper.jsonl`: `python
 page again, `python benchmarks/paper.py TABLE` measures what a table still lacks (most of them on a GPU). Accuracy is
 top-1 in percent on all test images after the last epoch, the paper's in brackets behind ours. Where several learning
 rates were tried, the best was chosen on those same test images, as in the paper. ± is the standard deviation over
-seeds, which differ in the classifier's first weights and in rounding but see the same images in the same order. Rates
+seeds, which differ in the classifier's first weights and in rounding but see the same images in the same order. All
+of it was measured while a new classifier began with small random weights; it now begins at zero. Rates
 are those of a batch of 256; they fall by a cosine.
 """
 

@@ -143,7 +143,7 @@ def demonstrate(
 
     fitted = fit(
         graph, data, folder, budget=BUDGET, target=BOARD, epochs=EPOCHS, augment=AUGMENT,
-        contributions=shipped_or_estimated(graph),  # an analysis would take too long here
+        contributions=shipped_or_estimated(graph), effort="quick",  # more would take too long here
         command=command, more=lambda: _section(part, *on_board()), force=force, on_progress=on_progress,
     )  # fmt: skip
     learned, same = on_board()
