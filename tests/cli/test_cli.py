@@ -375,7 +375,7 @@ def test_quantize_shows_what_it_lost_and_writes_tflite_too(floating: Path) -> No
         ({"--images": "0"}, "0 images are too few"),
         ({"--mean": "a,b"}, "--mean a,b is not a list of numbers"),
         ({"--mean": "0.1,0.2"}, "2 numbers as mean for 3 channels"),
-        ({"--std": "0"}, "std above 0"),
+        ({"--std": "0"}, "std must be above 0"),
         ({"--pixels": "1"}, "the two numbers that pixels 0 and 255 stand for"),
         ({"--percentile": "10"}, "a percentile of 10.0 leaves no range"),
         ({"-o": "a.txt"}, "should end in .smg, .tflite or .onnx"),

@@ -134,7 +134,7 @@ def far() -> Task:
         (
             far,
             ("--loss", "sigmoid"),
-            r"sample 1 of data.npz: the target reaches from 1 to 2, not 0 to 1",
+            r"sample 1 of data.npz: the target reaches from 1 to 2, a sigmoid from 0 to 1",
         ),
         (cells, ("--crop", "0.5"), "which crops and flips would move; leave out --crop and --flip"),
         (position, ("--loss", "reconstruction"), "takes 768 numbers and its head gives 5"),

@@ -200,11 +200,11 @@ def test_a_front_end_is_named_with_what_differs() -> None:
         ("mfcc,colour=3", "cannot be set to 'colour=3'"),
         ("mfcc,bands=nan", "cannot be set to 'bands=nan'"),
         ("mfcc,rate=44100", "audio of 44,100 samples per second is not supported; give one of 8,000"),
-        ("mfcc,size=500", "a Fourier transform of 500: give a power of two"),
+        ("mfcc,size=500", "a Fourier transform of 500 samples is not computed"),
         ("mfcc,hop=600", "windows of 480 samples every 600 do not fit a transform of 512"),
         ("mfcc,bands=300", "300 bands and 10 coefficients cannot be had of 512 samples"),
         ("mfcc,high=9000", "there are no bands from 20 to 9000 Hz in 16,000 samples per second"),
-        ("mfcc,offset=0", "an offset of 0 under the logarithm: give"),
+        ("mfcc,offset=0", "an offset of 0 under the logarithm is not possible"),
         ("mfcc", "sound of 10 features a frame does not fill an input [1, 20, 13, 1] with frames of features"),
     ],
 )

@@ -193,7 +193,7 @@ BAD: list[tuple[Callable[[], Files], str]] = [
     (lambda: instead(trees.flowers, imagelabels_mat=mat_file({"labels": "text"})), "else than numbers from 1"),
     (
         lambda: without(trees.cars, "cars_test_annos_withlabels.mat"),
-        r"cars_test_annos\.mat, without labels, and no cars_test_annos_withlabels\.mat beside",
+        r"cars_test_annos\.mat, which has no labels, and no cars_test_annos_withlabels\.mat; put that file beside",
     ),
     (lambda: without(trees.cars, "devkit/cars_meta.mat"), r"holds no devkit/cars_meta\.mat"),
     (lambda: without(trees.cars, "cars_test/00002.jpg"), r"1 of them are not there, such as cars_test/00002\.jpg"),

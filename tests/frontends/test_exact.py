@@ -269,7 +269,7 @@ def test_what_cannot_be_written_is_refused_in_a_sentence(tmp_path: Path) -> None
         with pytest.raises(InputError, match="has just one form; leave plain out"):
             export_model(graph, tmp_path / name, plain=True)
     training = build_training(graph, load_scheme("last:1", graph), Options(CLASSES))
-    with pytest.raises(ExportError, match="export the learned model"):
+    with pytest.raises(ExportError, match="ONNX only infers"):
         write_onnx(training.step)
     g = Builder("model")
     q = QParams.per_tensor(0.1)
@@ -291,7 +291,7 @@ def test_a_table_that_no_operator_gives_is_written_and_not_read(tmp_path: Path) 
     q = QParams.per_tensor(0.1)
     x = g.input("x", Type((1, 4), "int8", q))
     export_model(g.graph(g.emit(ops.Lookup("tanh", slope=True), x, q=q)), tmp_path / "slope.onnx")
-    with pytest.raises(ImportModelError, match=r"slope\.onnx: node '\d+' \(Table\) is a table of no ONNX operator"):
+    with pytest.raises(ImportModelError, match=r"slope\.onnx: node '\d+' \(Table\) is a table that no operator"):
         import_model(tmp_path / "slope.onnx")
 
 

@@ -99,7 +99,7 @@ def test_smg_files_with_missing_extra_or_foreign_content_are_refused(tmp_path: P
     half = tensors | {"half": np.zeros(3, np.float16)}
     cases: list[tuple[str, dict[str, Array], str]] = [
         (text, missing, "no data for %stem.w"),
-        (text, tensors | {"stowaway": np.zeros(3, np.int8)}, "1 tensors its graph lacks, as 'stowaway'"),
+        (text, tensors | {"stowaway": np.zeros(3, np.int8)}, "1 tensors its graph does not declare, as 'stowaway'"),
         (text, wrong, r"int32\[8\] but holds int32\[7\]"),
         (text, half, "'half' of a type other than"),
         (text.replace("format 1", "format 2"), tensors, "reads format 1; upgrade"),

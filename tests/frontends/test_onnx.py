@@ -269,7 +269,7 @@ def test_uint8_activations_become_int8(tmp_path: Path) -> None:
 
 def test_what_trains_or_has_no_counterpart_is_not_exported() -> None:
     training = build_training(inverted_residual(0), load_scheme("last:1", inverted_residual(0)), Options(CLASSES))
-    with pytest.raises(ExportError, match="export the learned model"):
+    with pytest.raises(ExportError, match="ONNX only infers"):
         write_onnx(training.step)
     g = Builder("model")
     x = g.input("x", Type((1, 4), "float32"))

@@ -107,7 +107,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "window": (one("MaxPool", kernel_shape=(9, 9)), "larger than its padded input"),
     "reshape": (one("Reshape", "s", constants={"s": np.array([7, 7])}), r"reshapes \[1, 3, 4, 4\] to \[7, 7\]"),
     "repeated": (one("Add", "b", constants={"b": np.ones((5, 1, 1, 1, 1), np.float32)}), "would both be repeated"),
-    "mismatch": (one("Add", "b", constants={"b": np.ones(5, np.float32)}), "do not broadcast"),
+    "mismatch": (one("Add", "b", constants={"b": np.ones(5, np.float32)}), "do not broadcast together"),
     "reflecting": (one("Pad", "p", constants={"p": np.zeros(8, np.int64)}, mode="reflect"), "pad with zeros"),
     "unwritten": (one("Add", "nowhere"), "'nowhere' is read before anything writes it"),
     "huge": (changed(relu(), hostile), "constant 'huge', .* would take .* bytes of memory, the limit"),

@@ -183,7 +183,7 @@ def test_what_shows_samples_in_any_order_is_refused(host: Host) -> None:
         analyze(graph, data)
     with pytest.raises(InputError, match="are no stream; test it on all"):
         sm.test(graph, data, images=5)
-    with pytest.raises(ExportError, match=r"2 variables, which ONNX lacks; write \.tflite"):
+    with pytest.raises(ExportError, match=r"2 variables between runs, which ONNX lacks; write \.tflite"):
         write_onnx(graph)
 
 

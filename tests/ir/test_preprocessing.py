@@ -66,8 +66,8 @@ def test_an_unsound_statement_in_a_file_is_refused(line: str) -> None:
     ("stated", "channels", "message"),
     [
         (Preprocessing(mean=(0.1, 0.2)), 3, "2 numbers as mean for 3 channels"),
-        (Preprocessing(std=(0.0,)), 3, "std above 0"),
-        (Preprocessing(mean=(float("nan"),)), 3, "give finite numbers, std above 0"),
+        (Preprocessing(std=(0.0,)), 3, "std must be above 0"),
+        (Preprocessing(mean=(float("nan"),)), 3, "is not possible; std must be above 0"),
         (Preprocessing(range=(1.0, 0.0)), 3, "give a rising range"),
         (Preprocessing(order="hsv"), 3, "orders are rgb, bgr, gray"),
         (Preprocessing(order="bgr"), 1, "takes 3 channels, the model has 1"),

@@ -135,7 +135,7 @@ def test_a_ring_is_accepted_only_if_no_row_is_lost_before_it_is_read(graph: Grap
             if kept:
                 check(graph, roomy(plan, value), changed, working=portable)
                 continue
-            with pytest.raises(PlanError, match=rf"%{value.name} at .* is overwritten or missing"):
+            with pytest.raises(PlanError, match=rf"%{value.name} at .* is overwritten, or not there"):
                 check(graph, roomy(plan, value), changed, working=portable)
     assert {True, False} == set(verdicts)
     assert all(rows_kept(graph, group, value, held) for value, held in group.rings.items())
@@ -197,7 +197,7 @@ def test_an_output_that_is_lost_before_the_end_is_refused() -> None:
     index = {b.name: i for i, b in enumerate(plan.buffers)}
     short = tuple(replace(b, end=1) if b.name == "first" else b for b in plan.buffers)
     offsets = tuple(plan.offsets[index["first"]] if b.name == "second" else o for b, o in plan.placed)
-    with pytest.raises(PlanError, match=r"%first at .* is overwritten or missing before the caller"):
+    with pytest.raises(PlanError, match=r"%first at .* is overwritten, or not there, before the caller"):
         check(graph, Plan(short, offsets), working=portable)
 
 

@@ -241,7 +241,7 @@ def test_what_a_node_must_have_whole_is_not_made_in_its_group() -> None:
     layout = streaming.stream_rows(graph, working=portable)
     memory.check(graph, layout.plan, layout.schedule, working=portable)
     together = Group(0, 2, (1, 1, 1, 1, 0), {})
-    with pytest.raises(PlanError, match="missing before"):
+    with pytest.raises(PlanError, match="not there"):
         memory.check(graph, layout.plan, Schedule((together,)), working=portable)
 
 

@@ -77,7 +77,7 @@ X, B = Type((1, 4, 4, 3), "int8", Q), Type((2,), "int32")
         (replace(X, q=QParams.per_channel(np.ones(3), 3)), Q, B, "an input with one scale, it has 3"),
         (X, Q, replace(B, dtype="float32"), r"a bias of int32\[2\], got float32\[2\]"),
         (X, Q, Type((3,), "int32"), r"a bias of int32\[2\], got int32\[3\]"),
-        (replace(X, dtype="int32", q=None), Q, B, "not int32 and int8"),
+        (replace(X, dtype="int32", q=None), Q, B, "not int32 with int8 weights"),
     ],
 )
 def test_a_layer_of_other_types_is_refused(x: Type, q: QParams | None, b: Type, sentence: str) -> None:

@@ -102,5 +102,5 @@ def test_twenty_steps_on_a_core_with_helium_leave_the_hosts_bytes(core: str, cac
 
 def test_a_missing_qemu_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(TargetError, match=r"emulated by qemu-system-arm, which was not found: apt install"):
+    with pytest.raises(TargetError, match=r"emulated by qemu-system-arm, which was not found; install it"):
         find_qemu(BOARDS["cortex-m55"])

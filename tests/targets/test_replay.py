@@ -161,7 +161,7 @@ def test_a_cut_behind_what_learns_or_with_a_part_missing_is_refused(host: Host) 
         memory.check(
             graph, program.plan, replace(schedule, cut=replace(cut, at=len(graph.nodes))), working=host.working
         )
-    with pytest.raises(PlanError, match="overwritten or missing"):
+    with pytest.raises(PlanError, match="overwritten, or not there"):
         memory.check(graph, program.plan, replace(schedule, cut=replace(cut, latent=())), working=host.working)
 
 

@@ -192,7 +192,7 @@ def test_a_program_too_large_for_the_chip_is_refused_with_the_figures(c3: BoardT
     small = replace(c3, board=resize(c3.board, sram="8KB"))
     with pytest.raises(TargetError, match=r"needs \d{1,2},\d{3} bytes of SRAM, esp32-c3 has 8,192: "):
         compile(pooled(side=40), target=small).start()
-    with pytest.raises(TargetError, match=r"of SRAM: give a multiple of 4,096, up to 3,670,016"):
+    with pytest.raises(TargetError, match=r"of SRAM cannot be emulated; give a multiple of 4,096, up to 3,670,016"):
         resize(c3.board, sram="4MB")
 
 

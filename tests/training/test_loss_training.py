@@ -102,7 +102,7 @@ ZEROS = np.zeros(2, np.float32)
         (yes_or_no, 2, "label 2 is not one of the 2 classes 0 to 1"),
         (yes_or_no, None, r"learns from vectors of float32\[1\], given was nothing"),
         (several, 2, "label 2 is not one of the 2 classes"),
-        (several, np.array([0.0, 1.5], np.float32), "the target reaches from 0 to 1.5, not 0 to 1; use mse"),
+        (several, np.array([0.0, 1.5], np.float32), "the target reaches from 0 to 1.5, a sigmoid from 0 to 1; use mse"),
         (several, np.zeros(3, np.float32), r"vectors of float32\[2\], given was float32\[3\]"),
         (position, 1, r"vectors of float32\[2\], given was int64\[\]"),
         (position, np.zeros(2), r"vectors of float32\[2\], given was float64\[2\]"),

@@ -138,9 +138,14 @@ def check_project(folder: Path, force: bool = False) -> None:
     if not folder.is_symlink() and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):
         return
     if not force:
-        raise InputError(f"{folder} exists and is not an empty folder; give --force to replace it, or name another")
+        raise InputError(
+            f"{folder} exists already and is not an empty folder; give --force to replace a project, or name another"
+        )
     if folder.is_symlink() or not (folder / LISTING).is_file():
-        raise InputError(f"{folder} is no project that Smidgen wrote, which --force replaces; name another")
+        raise InputError(
+            f"{folder} is not a project that Smidgen wrote, and --force replaces only those; move it away, or name "
+            "another"
+        )
     if strangers := sorted(_strangers(folder)):
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         raise InputError(

@@ -150,7 +150,9 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_]*")
 def check_prefix(prefix: str) -> None:
     """Raise InputError unless files and names that begin so can lie and be linked beside all others."""
     if not _PREFIX.fullmatch(prefix):
-        raise InputError(f"the prefix {prefix!r} cannot begin C names; begin with a lower-case letter")
+        raise InputError(
+            f"the prefix {prefix!r} cannot begin C names; use lower-case letters, digits and '_' after one"
+        )
     if taken := _taken_by(prefix):
         raise InputError(f"the prefix {prefix!r} is taken by {taken}; use another, such as 'my_{prefix}'")
 

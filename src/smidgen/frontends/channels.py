@@ -222,7 +222,9 @@ class Channels:
         assert isinstance(a, FileTensor)
         shape = together(a.shape, b.shape)
         if math.prod(shape) != a.size:
-            raise ImportModelError(f"{list(a.shape)} and {list(b.shape)} would both be repeated; repeat one of them")
+            raise ImportModelError(
+                f"{list(a.shape)} and {list(b.shape)} would both be repeated; one operand must have the result's shape"
+            )
         a = self.reshape(self.int8_if_planned(a), shape)
         if isinstance(b, Constant):
             second = self._constant_operand(a, b)
@@ -299,7 +301,9 @@ def together(*shapes: Shape) -> Shape:
     try:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
-        raise ImportModelError(f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast") from None
+        raise ImportModelError(
+            f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast together"
+        ) from None
 
 
 def int8_steps(steps: Array) -> Array:

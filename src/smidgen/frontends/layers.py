@@ -249,7 +249,9 @@ class Layers(Channels):
             tensors = [self.real(t) for t in tensors]
         rank = len(tensors[0].shape)
         if any(len(t.shape) != rank for t in tensors) or not -rank <= axis < rank:
-            raise ImportModelError(f"it joins {[list(t.shape) for t in tensors]} along {axis}, which do not fit")
+            raise ImportModelError(
+                f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}, which do not fit"
+            )
         axis %= rank
         wholes = [self._whole_dimensions(t) for t in tensors]
         order = max(wholes, key=lambda whole: sum(n > 1 for n in whole[0].shape))[1]  # a vector has any

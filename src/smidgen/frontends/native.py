@@ -50,7 +50,9 @@ def read_smg(path: Path, memory: int = MEMORY) -> Graph:
         raise ImportModelError(f"{path.name} does not hold a valid graph: {error}") from None
     extra = sorted(tensors.keys() - {value.name for value in (*graph.constants, *graph.state)})
     if extra:
-        raise ImportModelError(f"{path.name} holds {len(extra)} tensors its graph lacks, as {extra[0][:80]!r}")
+        raise ImportModelError(
+            f"{path.name} holds {len(extra)} tensors its graph does not declare, as {extra[0][:80]!r}"
+        )
     return graph
 
 

@@ -139,7 +139,9 @@ def _conv(layer: _Layer) -> Conv:
 def _classifier(layer: _Layer) -> Conv:
     _check_arrays(layer)
     if layer.w.shape[2:] != (1, 1):
-        raise ImportModelError(f"{layer.record.where} needs weights [out, in, 1, 1], not {list(layer.w.shape)}")
+        raise ImportModelError(
+            f"{layer.record.where} needs weights [classes, channels, 1, 1], not {list(layer.w.shape)}"
+        )
     return Conv(layer.w.transpose(0, 2, 3, 1), layer.b, tuple(layer.scales.tolist()), layer.params.qparams(*Y))
 
 

@@ -85,7 +85,10 @@ class Sequences(Layers):
         (rows, columns), matrices = x.shape[-2:], math.prod(x.shape[:-2])
         if matrices != count:
             if matrices != 1 or count > MOST_REPEATED:
-                raise ImportModelError(f"{list(x.shape)} would be repeated to {count:,}; {MOST_REPEATED:,} is the most")
+                raise ImportModelError(
+                    f"{list(x.shape)} would be repeated to {count:,}; repeat it as a whole, {MOST_REPEATED:,} times at "
+                    "most"
+                )
             flat = self.reshape(x, x.shape[-2:])
             source = self.view(self.arranged(flat, flat.layout.order((0, 1))).value, (1, 1, 1, x.size))
             repeated = self.builder.emit(ops.Pick((0,) * count), source)

@@ -74,7 +74,10 @@ class LogMel:
             known = ", ".join(f"{rate:,}" for rate in RATES)
             raise InputError(f"audio of {self.rate:,} samples per second is not supported; give one of {known}")
         if not SIZES[0] <= self.size <= SIZES[1] or self.size & (self.size - 1):
-            raise InputError(f"a Fourier transform of {self.size}: give a power of two from {SIZES[0]} to {SIZES[1]:,}")
+            raise InputError(
+                f"a Fourier transform of {self.size} samples is not computed; give a power of two from {SIZES[0]} to "
+                f"{SIZES[1]:,}"
+            )
         if not 1 <= self.hop <= self.window <= self.size:
             raise InputError(
                 f"windows of {self.window} samples every {self.hop} do not fit a transform of {self.size}; give "
@@ -93,7 +96,10 @@ class LogMel:
                 f"0 <= low < high <= {self.rate / 2:g}"
             )
         if not OFFSETS[0] <= self.offset <= OFFSETS[1]:
-            raise InputError(f"an offset of {self.offset:g} under the logarithm: give {OFFSETS[0]:g} to {OFFSETS[1]:g}")
+            raise InputError(
+                f"an offset of {self.offset:g} under the logarithm is not possible; give {OFFSETS[0]:g} to "
+                f"{OFFSETS[1]:g}"
+            )
 
     def __str__(self) -> str:
         milliseconds = (f"{1000 * samples / self.rate:g} ms" for samples in (self.window, self.hop))

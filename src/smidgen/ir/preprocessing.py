@@ -34,12 +34,16 @@ class Preprocessing:
             if len(numbers) not in (1, channels):
                 raise InputError(f"preprocessing has {len(numbers)} numbers as {what} for {channels} channels")
         if not all(map(math.isfinite, (*self.mean, *self.std, *self.range))) or min(self.std) <= 0:
-            raise InputError(f"preprocessing by mean {self.mean} and std {self.std}: give finite numbers, std above 0")
+            raise InputError(
+                f"preprocessing by mean {self.mean} and std {self.std} is not possible; std must be above 0"
+            )
         if self.range[0] >= self.range[1]:
             raise InputError(f"pixels cannot stand for {self.range[0]} … {self.range[1]}; give a rising range")
         if self.order not in ORDERS or self.fit not in FITS:
             known = f"orders are {', '.join(ORDERS)}, fits {', '.join(FITS)}"
-            raise InputError(f"preprocessing in order {self.order[:40]!r} and fit {self.fit[:40]!r}: {known}")
+            raise InputError(
+                f"preprocessing in order {self.order[:40]!r} and fit {self.fit[:40]!r} is unknown; {known}"
+            )
         if self.order == "bgr" and channels != 3:
             raise InputError(f"the order bgr takes 3 channels, the model has {channels}; use rgb or gray")
 

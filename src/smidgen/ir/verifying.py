@@ -157,7 +157,9 @@ def _verify_updates(graph: Graph) -> None:
     """Check that a state value's successor has its type and memory, and that nobody reads the old value after."""
     replaced: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
     if not set(graph.updates) <= set(graph.state) or len(replaced) != len(graph.updates):
-        raise GraphError(f"the updates of {graph.name} must each replace one state value by one value")
+        raise GraphError(
+            f"the updates of {graph.name} must each replace one state value by one value that replaces no other"
+        )
     gone: set[Value] = set()
     sources = virtual_sources(graph)
     views: dict[Value, Value] = {}  # of state, by the value in its memory

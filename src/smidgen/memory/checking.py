@@ -198,7 +198,9 @@ class _ArenaRun:
         start = self.first_byte[part.value] + part.begin
         held = self.arena[part.low : part.high]
         if not np.array_equal(held, self.numbers[start : start + part.high - part.low]):
-            raise PlanError(f"%{part.value.name} at {part.low:,} is overwritten or missing before {reader} reads it")
+            raise PlanError(
+                f"%{part.value.name} at {part.low:,} is overwritten, or not there, before {reader} reads it"
+            )
 
     def _write(self, part: _Part) -> None:
         if not 0 <= part.low <= part.high <= len(self.arena):

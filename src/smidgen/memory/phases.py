@@ -94,7 +94,9 @@ def check_phases(graph: Graph, phases: Phases, working: Working) -> None:
             raise PlanError(f"%{a.name}, state of {graph.name}, lies at {low:,} and no phase uses it")
         for b, (other, end) in parts.items():
             if a != b and low < end and other < high and any(a in phase and b in phase for phase in used):
-                raise PlanError(f"%{a.name} and %{b.name} share memory of {graph.name}, and one phase uses both")
+                raise PlanError(
+                    f"%{a.name} and %{b.name} share memory of {graph.name}'s state, and one phase uses both"
+                )
     free = min(parts[v][0] for v in used[2])
     if phases.solve.peak > phases.arena_bytes + free or phases.collect.peak > phases.arena_bytes:
         raise PlanError(f"one pass of {graph.name} leaves its arena of {phases.arena_bytes:,} bytes")

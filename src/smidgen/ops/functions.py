@@ -203,7 +203,9 @@ def _hard_swish(x: Type, y: Type, alpha: float) -> Array:
     gate_multiplier, gate_shift = _half_multiplier(float(hires / np.float32(3 / 32768)))
     multiplier, shift = _half_multiplier(float(hires / np.float32(y.scale)))
     if shift > 0:
-        raise GraphError(f"hard-swish of scale {x.scale:.3g} in steps of {y.scale:.3g}: calibrate the model again")
+        raise GraphError(
+            f"hard-swish of scale {x.scale:.3g} cannot be given in steps of {y.scale:.3g}; calibrate the model again"
+        )
     steps = (EVERY - x.zero) << HIRES_BITS
     gate = INT16.saturate(steps << max(gate_shift - 1, 0)) if gate_shift > 0 else steps
     gate = INT16.product(gate, gate_multiplier)

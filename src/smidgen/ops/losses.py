@@ -139,7 +139,9 @@ class SigmoidCrossEntropy(MeanLoss):
             return np.array([[number] if outputs == 1 else np.arange(outputs) == number], np.float32)
         target = super().label(given, graph)
         if target is not None and not ((target >= 0) & (target <= 1)).all():
-            raise InputError(f"the target reaches from {target.min():g} to {target.max():g}, not 0 to 1; use mse")
+            raise InputError(
+                f"the target reaches from {target.min():g} to {target.max():g}, a sigmoid from 0 to 1; use mse"
+            )
         return target
 
     def right(self, logits: Array, label: Array) -> tuple[int, int]:
@@ -220,7 +222,9 @@ class ReconstructionError(MeanLoss):
         if x.dtype != "int8" or x.q is None or x.q.axis is not None:
             raise GraphError(f"ReconstructionError takes int8 with one scale as its target, not {shown(x)}")
         if x.size != logits.size:
-            raise GraphError(f"ReconstructionError compares {logits.size:,} outputs with {x.size:,} inputs")
+            raise GraphError(
+                f"ReconstructionError compares {logits.size:,} outputs with {x.size:,} inputs; as many are needed"
+            )
         return SCALAR, logits
 
     def ref(self, node: Node, logits: Array, x: Array) -> tuple[Array, ...]:

@@ -56,7 +56,10 @@ class Softmax(Op):
         """Return multiplier and left shift of a difference, and the least difference that counts."""
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), 2.0**31 - 1)
         if real <= 1:
-            raise GraphError(f"{self.title} of β {self.beta} and scale {x.scale:.3g} makes all alike; calibrate again")
+            raise GraphError(
+                f"{type(self).__name__} of β {self.beta} and scale {x.scale:.3g} cannot tell its inputs apart; "
+                "calibrate again"
+            )
         multiplier, shift = numerics.quantize_multiplier(real)
         radius = math.floor(((1 << DIFF_BITS) - 1) * 2.0 ** (31 - DIFF_BITS) / 2.0**shift)
         return multiplier, shift, -min(radius, MAX_DIFF)
@@ -112,7 +115,9 @@ class SoftmaxGrad(GradOp):
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, y = operands
         if dy.shape != y.shape or (y.dtype == "int8" and y.q != OUTPUT):
-            raise GraphError(f"SoftmaxGrad takes what a Softmax gave: {list(dy.shape)}, not {y.dtype}{list(y.shape)}")
+            raise GraphError(
+                f"SoftmaxGrad takes what a Softmax gave, of {list(dy.shape)}, not {y.dtype}{list(y.shape)}"
+            )
         return dy.shape
 
     def sums(self, node: Node, *operands: Array) -> Array:

@@ -61,7 +61,9 @@ class Overlay(Op):
         if trained.q != self.kept(frozen):
             raise GraphError(f"Overlay's {len(self.channels)} channels have other scales than those they replace")
         if trained.shape != (*frozen.shape[:-1], len(self.channels)) or trained.dtype != frozen.dtype:
-            raise GraphError(f"Overlay of {list(trained.shape)} is not {len(self.channels)} of {list(frozen.shape)}")
+            raise GraphError(
+                f"Overlay of {list(trained.shape)} does not fit {len(self.channels)} of {list(frozen.shape)}"
+            )
         Gather(self.channels).infer(frozen)  # raises where a channel is not there
         return frozen
 

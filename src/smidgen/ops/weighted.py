@@ -101,7 +101,9 @@ def weighted(node: Node) -> Weighted:
 def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
     """Raise GraphError unless input, weights and bias are what every layer with weights takes."""
     if x.dtype not in ("int8", "float32") or w.dtype != x.dtype:
-        raise GraphError(f"{what} takes int8 or float32 and weights of the same type, not {x.dtype} and {w.dtype}")
+        raise GraphError(
+            f"{what} takes int8 or float32 with weights of the same type, not {x.dtype} with {w.dtype} weights"
+        )
     bias = "int32" if x.dtype == "int8" else "float32"
     if b.dtype != bias or b.shape != (channels,):
         raise GraphError(f"{what} needs a bias of {bias}[{channels}], got {b.dtype}{list(b.shape)}")

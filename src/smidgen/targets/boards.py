@@ -93,7 +93,9 @@ class Board:
         for what, region, end in (("flash", self.flash, self.map.flash_end), ("SRAM", self.sram, self.map.sram_end)):
             room = end - region.origin
             if not PAGE <= region.bytes <= room or region.bytes % PAGE:
-                raise TargetError(f"{region.bytes:,} bytes of {what}: give a multiple of {PAGE:,}, up to {room:,}")
+                raise TargetError(
+                    f"{region.bytes:,} bytes of {what} cannot be emulated; give a multiple of {PAGE:,}, up to {room:,}"
+                )
         if not 0 < self.stack <= self.sram.bytes or self.stack % 8:
             raise TargetError(
                 f"a stack of {self.stack:,} bytes does not fit {self.name}; give a multiple of 8, "

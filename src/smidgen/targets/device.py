@@ -67,7 +67,9 @@ class Device(Protocol):
 
     def solve(self) -> None:
         """Make the head of the sums; InputError where there are none."""
-        raise InputError(f"this device does not solve for the head of {self.graph.name}; take host, or a board")
+        raise InputError(
+            f"this device does not solve for the head of {self.graph.name}; take host, or an emulated board"
+        )
 
     def distance(self) -> float:
         """Return how far the last image run lies from the nearest class: above 1 it is none of them, 0: not known."""
@@ -218,7 +220,10 @@ def with_sums(graph: Graph, state: Mapping[str, Array], sums: Sums) -> dict[str,
 def check_sums(graph: Graph, sums: Sums) -> None:
     """Raise InputError unless sums have as many classes and features as a program."""
     if sums.m.shape != (wanted := one_pass_of(graph).sums[1].type.shape):
-        raise InputError(f"{graph.name} has sums of {list(wanted)}, given are {list(sums.m.shape)}")
+        raise InputError(
+            f"{graph.name} has sums of {wanted[0]} classes by {wanted[1]} features, given are {sums.m.shape[0]} by "
+            f"{sums.m.shape[1]}"
+        )
 
 
 def restart(device: Device) -> None:
@@ -285,7 +290,9 @@ def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
     for v in values:
         held(state, v, graph.name)
     if extra := set(state) - {v.name for v in values}:
-        raise InputError(f"the given state holds %{min(extra)}, which {graph.name} does not have")
+        raise InputError(
+            f"the given state holds %{min(extra)}, which {graph.name} does not have: it belongs to another program"
+        )
 
 
 Item = TypeVar("Item")

@@ -177,7 +177,9 @@ def find_qemu(board: Board) -> str:
     """Return QEMU's command; TargetError names the package to install where it is missing."""
     found = shutil.which(QEMU)
     if found is None:
-        raise TargetError(f"{board.name} is emulated by {QEMU}, which was not found: apt install {QEMU}")
+        raise TargetError(
+            f"{board.name} is emulated by {QEMU}, which was not found; install it, on Debian with: apt install {QEMU}"
+        )
     return found
 
 

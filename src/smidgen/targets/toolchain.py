@@ -37,7 +37,9 @@ def find(toolchain: Toolchain, core: Core) -> Compiler:
         return cross((sys.executable, "-m", "ziglang", "cc"), (*core_flags(toolchain, core), *FLAGS))
     path = shutil.which(GCC[core.isa])
     if path is None:
-        raise TargetError(f"{GCC[core.isa]} was not found; install it, or: pip install ziglang")
+        raise TargetError(
+            f"{GCC[core.isa]} was not found; install it, or use the compiler that comes with: pip install ziglang"
+        )
     if not _has_library(path, LIBRARY[core.isa]):
         raise TargetError(
             f"{GCC[core.isa]} has no C library: {LIBRARY[core.isa]} is missing; run: apt install {PACKAGE[core.isa]}, "

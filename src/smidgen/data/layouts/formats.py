@@ -207,7 +207,9 @@ class _Reader:
                 raise self.broken("it holds text of several lines")
             return self.text(*self.next(parts)) if count else ""
         if not DOUBLE <= kind <= UINT64:
-            raise self.broken(f"it holds an array of MATLAB's class {kind}; numbers, text, cells and structs are read")
+            raise self.broken(
+                f"it holds an array of MATLAB's class {kind}; only numbers, text, cells and structs are read"
+            )
         values = self.numbers(*self.next(parts))
         if len(values) != count:
             raise self.broken(f"an array holds {len(values):,} of {count:,} numbers")

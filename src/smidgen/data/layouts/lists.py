@@ -163,7 +163,10 @@ def _read_cars(tree: Tree) -> Listing:
         return list_images(tree, classes, *(Split(CARS_TOGETHER, part) for part in parts))
     test = next((name for name in (CARS_TEST, f"devkit/{CARS_TEST}") if name in tree), CARS_TEST)
     if test not in tree and CARS_UNLABELLED in tree:
-        raise DataError(f"{tree.where} holds {CARS_UNLABELLED}, without labels, and no {CARS_TEST} beside devkit/")
+        raise DataError(
+            f"{tree.where} holds {CARS_UNLABELLED}, which has no labels, and no {CARS_TEST}; put that file beside "
+            "devkit/"
+        )
     (names,) = _variables(tree, CARS_META, "class_names")
     train, tests = (
         Split(source, _car_entries(tree, source, _variables(tree, source, "annotations")[0], "fname", f"{folder}/"))

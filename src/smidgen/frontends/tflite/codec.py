@@ -50,7 +50,9 @@ def decode(data: bytes) -> TfliteModel:
     try:
         return _Decoder(data).model()
     except CORRUPT as error:
-        raise ImportModelError(f"the flatbuffer of {len(data):,} bytes is damaged: {str(error)[:80]}") from None
+        raise ImportModelError(
+            f"the flatbuffer of {len(data):,} bytes is damaged: {str(error)[:80]}; copy it again"
+        ) from None
 
 
 class _Decoder:
@@ -125,7 +127,9 @@ class _Decoder:
     def tensor(self, tensor: Any, buffers: list[bytes | None]) -> TfliteTensor:
         name, index = self.text(tensor.Name()), tensor.Buffer()
         if index >= len(buffers):
-            raise ImportModelError(f"tensor '{name}' refers to buffer {index} of {len(buffers)}; convert it again")
+            raise ImportModelError(
+                f"tensor '{name}' refers to buffer {index} of {len(buffers)}; copy or convert it again"
+            )
         q = tensor.Quantization()
         return TfliteTensor(
             name, self.numbers(tensor, "Shape"), TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),

@@ -68,7 +68,9 @@ def _attention(call: TorchCall) -> FileTensor:
     mask, named = call.optional(3), call.node.kwargs
     boolean = mask is not None and mask.data.dtype == bool
     if call.raw(5) or named.get("is_causal") or named.get("enable_gqa") or boolean:
-        raise ImportModelError("attention with a causal or boolean mask, or grouped heads, is not supported")
+        raise ImportModelError(
+            "attention with a causal or boolean mask, or with grouped heads, is not supported; leave the mask out"
+        )
     if mask is not None and not np.isfinite(mask.data).all():
         raise ImportModelError("its mask holds infinite numbers, which int8 has not; leave the mask out")
     scale = named.get("scale")
@@ -243,7 +245,9 @@ def _layers(call: TorchCall, op: ops.Lstm | ops.Gru) -> list[Cells]:
     count = int(call.number(LAYERS, 1)) * (2 if call.raw(BOTH) else 1)
     each = 4 if call.raw(BIASED) else 2
     if len(weights) != len(held) or count < 1 or len(weights) != each * count:
-        raise ImportModelError(f"its {len(held)} weights are not {each * count} constants; leave out proj_size")
+        raise ImportModelError(
+            f"its {len(held)} weights are not {each * count} constants, those of {count} layers; leave out proj_size"
+        )
     parts = (weights[i : i + each] for i in range(0, len(weights), each))
     return [Cells.stacked(op, range(op.gates), w, u, *(b or (np.zeros(w.shape[0]),) * 2)) for w, u, *b in parts]
 

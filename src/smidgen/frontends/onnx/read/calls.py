@@ -30,7 +30,9 @@ class OnnxImport(Sequences):
     def operand(self, name: str) -> Operand:
         refuse(name in self.withheld, f"'{name}' is the last cell state of an LSTM; only its hidden states are read")
         if name in self.chosen:
-            raise ImportModelError(f"'{name}' is the class that ArgMax chose; end the model at ArgMax")
+            raise ImportModelError(
+                f"'{name}' is the class that ArgMax chose, and more is computed from it; end the model at ArgMax"
+            )
         refuse(name not in self.values, f"'{name}' is read before anything writes it; export the model again")
         return self.values[name]
 

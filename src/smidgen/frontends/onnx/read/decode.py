@@ -255,7 +255,9 @@ def _check_nodes(graph: onnx.GraphProto) -> int:
         if node.op_type in LOOPS or inner:
             raise ImportModelError(f"{where} is control flow; export the model for one fixed input, without it")
         if node.domain not in ("", "ai.onnx", DOMAIN):
-            raise ImportModelError(f"{where} is of the domain '{node.domain}'; export the model with ONNX's operators")
+            raise ImportModelError(
+                f"{where} is of the domain '{node.domain}'; export the model with ONNX's own operators"
+            )
     return len(graph.node) + sum(_check_nodes(inner) for inner in _inner_graphs(graph))
 
 
@@ -313,7 +315,9 @@ def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
     elif code in LAYERS:
         yield replace(operator, code="Identity" if code in IDENTITIES else code, inputs=inputs[: LAYERS[code]])
     else:
-        raise ImportModelError(f"node '{operator.name}' ({code}) is a table of no ONNX operator; import the .smg")
+        raise ImportModelError(
+            f"node '{operator.name}' ({code}) is a table that no operator of ONNX gives; import the .smg"
+        )
 
 
 def _attribute(attribute: onnx.AttributeProto, folder: Path, budget: Budget) -> object:
@@ -338,7 +342,9 @@ def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
         raise ImportModelError(f"{what} is of ONNX type {tensor.data_type}; export the model with {kinds}")
     size = math.prod(shape) * dtype.itemsize
     if len(shape) > LARGEST_RANK or min(shape, default=0) < 0:
-        raise ImportModelError(f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} sizes are read")
+        raise ImportModelError(
+            f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} sizes from 0 on are read"
+        )
     budget.take(f"{what}, {dtype}{list(shape)},", size)
     try:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:

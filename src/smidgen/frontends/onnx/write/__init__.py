@@ -38,9 +38,13 @@ def serialize(writer: OnnxWriter) -> bytes:
     graph = writer.graph
     verify(graph)
     if graph.variables:
-        raise ExportError(f"{graph.name} carries {len(graph.variables)} variables, which ONNX lacks; write .tflite")
+        raise ExportError(
+            f"{graph.name} carries {len(graph.variables)} variables between runs, which ONNX lacks; write .tflite"
+        )
     if graph.updates:
-        raise ExportError(f"{graph.name} trains {len(graph.updates)} values; export the learned model")
+        raise ExportError(
+            f"{graph.name} trains {len(graph.updates)} values, ONNX only infers; export the learned model"
+        )
     writer.write()
     inputs, outputs = ([_declared(v) for v in values] for values in (graph.inputs, graph.outputs))
     body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, writer.constants)

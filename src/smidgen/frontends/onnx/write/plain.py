@@ -223,7 +223,10 @@ def _normalize(w: OnnxWriter, node: Node, op: ops.Normalize) -> None:
         y = w.layer(node, "InstanceNormalization", "normalized", rows, *constants, epsilon=op.epsilon)
         rows_last(w, node, y)
     else:
-        raise ExportError(f"{where(node)}: plain ONNX has no groups with a scale each; export it with functions")
+        raise ExportError(
+            f"{where(node)}: ONNX has groups of channels with a scale each from opset 21 on; export it with functions, "
+            "not plain"
+        )
 
 
 def _unit_norm(w: OnnxWriter, node: Node, op: ops.UnitNorm) -> None:

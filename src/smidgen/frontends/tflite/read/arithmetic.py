@@ -212,7 +212,9 @@ def _arg_max(c: TfliteImport, operator: TfliteOperator) -> None:
     xi, where = operator.reads(2, 2)
     x, axes = c.value(xi), c.integers(where)
     if [axis_of(axis, x.type.shape) for axis in axes] != [len(x.type.shape) - 1]:
-        raise ImportModelError(f"it chooses along {list(axes)} of {list(x.type.shape)}; choose along the last")
+        raise ImportModelError(
+            f"it chooses along {list(axes)} of {list(x.type.shape)}; choose along the last dimension"
+        )
     c.chosen[operator.outputs[0]] = x
 
 

@@ -47,7 +47,9 @@ class TfliteImport:
 
     def tensor(self, index: int) -> TfliteTensor:
         if not 0 <= index < len(self.model.tensors):
-            raise ImportModelError(f"tensor {index} does not exist, only {len(self.model.tensors)} do; copy it again")
+            raise ImportModelError(
+                f"tensor {index} does not exist, only {len(self.model.tensors)} do; copy or convert it again"
+            )
         return self.model.tensors[index]
 
     def type(self, index: int) -> Type:

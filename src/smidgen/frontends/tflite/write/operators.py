@@ -188,7 +188,9 @@ def _pool(file: Lowering, node: Node, op: ops.MaxPool | ops.AvgPool) -> None:
     padding = _padding(window, x)
     if padding is None and not largest:
         same = same_pad(x.shape, window.size, window.stride)
-        raise ExportError(f"{where(node)}: TFLite averages with padding {same} or none, not {window.pad}")
+        raise ExportError(
+            f"{where(node)}: TFLite averages with no padding or with {same}, not with {window.pad}; use one of these"
+        )
     if padding is None:
         # Padding must never win: fill with the lowest number, not with zero.
         least = np.array([-np.inf if x.dtype == "float32" else np.iinfo(x.dtype).min], x.dtype)
