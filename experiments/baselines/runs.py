@@ -24,7 +24,7 @@ WARM_UPS = 3  # steps before a CUDA graph is recorded, as PyTorch asks for
 
 @dataclass(frozen=True)
 class Baseline:
-    """One run: its arithmetic, optimizer and rate, and the seed of its classifier's first weights."""
+    """One run: its arithmetic, optimizer and rate, and the seed of rounding where weights are stored in bits."""
 
     precision: Precision
     optimizer: OptimizerName

@@ -15,6 +15,7 @@ from smidgen.training import Options, build_training
 from smidgen.training.head import layers
 from smidgen.training.published import PUBLISHED
 from smidgen.training.scheme import Scheme, load_scheme, resolve
+from smidgen.training.weights import with_drawn_head
 
 SHARE = Fraction(1, 4)
 IMAGES = 64  # whose squared gradients are added up
@@ -84,7 +85,7 @@ def squared_gradients(scheme: Scheme, graph: Graph, data: Data, seed: int) -> di
     wanted = [t for t in training.trained if t.channels]
     by_name = {v.name: v for v in training.forward.state}
     weights = tuple(by_name[t.node.ins[1].name] for t in wanted)
-    simulator = Simulator(training.reference.loss_graph())
+    simulator = Simulator(with_drawn_head(training.reference.loss_graph(), seed))
     sums = {t.layer: np.zeros(t.node.ins[1].type.shape[-1]) for t in wanted}
     some, encoding = data.train.spread(IMAGES), pixel_encoding(graph)
     for image, label in zip(some.images, some.labels, strict=True):

@@ -144,7 +144,7 @@ def test_a_fit_ends_where_another_wrote_into_its_folder(tmp_path: Path) -> None:
     data, folder = draw_shapes(12, 6), tmp_path / "out"
 
     def interfere(stage: str) -> None:
-        if stage == "scheme" and (folder / LOCK).exists():
+        if stage == "choice" and (folder / LOCK).exists():
             (folder / LOCK).unlink()
             fit(small_network(), data, folder, budget="48KB", epochs=1)
 
@@ -162,17 +162,23 @@ def test_every_stage_names_the_fit_that_ran_it(tmp_path: Path) -> None:
         stages = json.loads((tmp_path / "out" / "fit.json").read_text())["stages"]
         runs.append({name: entry["run"] for name, entry in stages.items()})
     assert len(set(runs[0].values())) == 1
-    assert [name for name in runs[1] if runs[1][name] != runs[0][name]] == ["rate", "learned", "report"]
+    assert [name for name in runs[1] if runs[1][name] != runs[0][name]] == [
+        "choice",
+        "board",
+        "learned",
+        "project",
+        "report",
+    ]
 
 
 def test_a_file_that_changes_while_a_fit_runs_is_not_taken_for_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "out"
 
     def change(stage: str) -> None:
-        if stage == "rate":
-            (folder / "scheme.json").write_bytes((folder / "scheme.json").read_bytes() + b" ")
+        if stage == "board":
+            (folder / "choice.json").write_bytes((folder / "choice.json").read_bytes() + b" ")
 
-    with pytest.raises(FitError, match=r"scheme\.json was not written by this fit, or was changed since"):
+    with pytest.raises(FitError, match=r"choice\.json was not written by this fit, or was changed since"):
         fit(
             small_network(), draw_shapes(12, 6), folder, budget="48KB", epochs=1,
             on_progress=lambda at: change(at.stage),

@@ -33,6 +33,7 @@ from smidgen.training import build_training
 from tests.frontends.test_onnx import model as onnx_model
 from tests.frontends.test_onnx import quick, read
 from tests.simulation.test_fleet import check_lockstep
+from tests.support.drawn_heads import drawn_training
 from tests.support.float_models import close, run, runtime
 from tests.support.loss_tasks import compare
 from tests.support.networks import CLASSES
@@ -298,7 +299,7 @@ def test_gradients_through_time_are_pytorch_s_but_for_the_rounding_of_slopes(
 ) -> None:
     graph = quantized_early(kind.__name__, layers)
     options = sm.Options(CLASSES, head="new")  # a kept head lets gradients through where its logits saturate
-    reference = build_training(graph, sm.load_scheme("last:2", graph), options).reference
+    reference = drawn_training(build_training(graph, sm.load_scheme("last:2", graph), options)).reference
     simulator = Simulator(reference.loss_graph())
     wanted = tuple(v for v in reference.graph.state if v in reference.gradients)
     for image, label in early_samples(graph, 5):

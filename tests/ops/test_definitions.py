@@ -17,6 +17,7 @@ from smidgen.ops.update import unpack
 from smidgen.training import Options, Training, build_training
 from smidgen.training.options import HeadDtype, HeadStart
 from smidgen.training.scheme import Scheme
+from tests.support.drawn_heads import drawn_training
 from tests.support.networks import CHANNELS, CLASSES, Drawn
 from tests.support.real_steps import RealStep, scale_of
 
@@ -105,7 +106,7 @@ def moved(training: Training, how: How, learn: list[Value], rate: float) -> dict
 @pytest.mark.parametrize("how", HOWS, ids=str)
 def test_real_parameters_take_sgds_steps_on_average(how: How) -> None:
     """Δreal = −rate · dL/dreal for weights of scale s_w and biases of s_x·s_w; without QAS s² times that."""
-    training = build_training(network(), SCHEME, how.options, (image(),))
+    training = drawn_training(build_training(network(), SCHEME, how.options, (image(),)))
     forward = training.forward
     gradients = RealStep(forward, image(), LABEL).gradients()
     assert len(gradients) == SCHEME.biases + len(SCHEME.weights) + 2

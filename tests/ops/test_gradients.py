@@ -21,6 +21,7 @@ from smidgen.ops.update import Step
 from smidgen.training import HeadDtype, HeadStart, Options, Training, autodiff, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.scheme import load_scheme
+from tests.support.drawn_heads import drawn_training
 from tests.support.gradient_cases import CASES, SEVERAL_READERS, GradientCase
 from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.networks import CLASSES, NETWORKS, branches, inverted_residual, samples
@@ -155,7 +156,8 @@ BEGUN: tuple[tuple[HeadStart, HeadDtype], ...] = (("new", "float32"), ("new", "i
 
 
 def train_all(graph: Graph, options: Options | None = None) -> Training:
-    return build_training(graph, load_scheme("full", graph), options or Options(CLASSES, head="new"))
+    """All of a network learns, behind it a drawn head: one at zero sends no gradient to the layers before it."""
+    return drawn_training(build_training(graph, load_scheme("full", graph), options or Options(CLASSES, head="new")))
 
 
 def feed(image: Array, label: int) -> tuple[Array, ...]:

@@ -33,6 +33,7 @@ from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, passes
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, load_scheme
+from tests.support.drawn_heads import drawn_training
 from tests.support.networks import CLASSES, branches, gates, inverted_residual, one_scale, pools_and_moves, samples
 from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
@@ -127,7 +128,7 @@ def test_a_step_is_computed_for_the_devices_that_take_it_alone() -> None:
     single = [Scheme(f"layer {i}", count, ((i, part),)) for i in range(count) for part in (Fraction(1, 2), Fraction(1))]
     options = (Options(CLASSES, seed=1, head="new"), Options(CLASSES, rule=Momentum(0.9), seed=2, head="new"))
     pairs = [(scheme, option) for option in options for scheme in single]
-    fleet = check_lockstep(graph, [passes.run(build_training(graph, *pair).step) for pair in pairs])
+    fleet = check_lockstep(graph, [passes.run(drawn_training(build_training(graph, *pair)).step) for pair in pairs])
     weights = [step for step in fleet._steps if isinstance(step, IntegerStep) and step.is_weight]
     assert len(weights) == len(options) * count
     assert {step.devices for step in weights} == {2}

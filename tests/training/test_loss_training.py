@@ -23,6 +23,7 @@ from smidgen.ops.losses import loss_of
 from smidgen.simulation.device import Simulator as SimulatedTarget
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host, HostDevice
+from tests.support.drawn_heads import drawn_program
 from tests.support.loss_tasks import (
     TASKS,
     Label,
@@ -87,7 +88,7 @@ def test_one_output_says_yes_where_it_is_above_0(host: Host) -> None:
 def test_a_class_is_told_to_several_outputs_one_by_one(host: Host) -> None:
     task = several()
     image, _ = task.sample(0)
-    program = task.compile(host)
+    program = drawn_program(task.compile(host))
     with program.start() as a, program.start() as b:
         assert a.train(image, 1, 0.05) == b.train(image, np.array([0, 1], np.float32), 0.05)
         assert all(np.array_equal(x, b.state()[name]) for name, x in a.state().items())
@@ -269,7 +270,7 @@ def test_an_example_for_a_board_builds_without_a_warning(make: Make, cache: Path
 @tasks
 def test_gradients_of_whole_networks_are_those_of_pytorch(make: Make, host: Host) -> None:
     task = make()
-    training = task.compile(host).training
+    training = drawn_program(task.compile(host)).training
     assert training is not None
     reference = training.reference
     simulator, graph = Simulator(reference.loss_graph()), reference.graph

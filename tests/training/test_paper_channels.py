@@ -20,6 +20,7 @@ from smidgen.ops.state import Overlay
 from smidgen.training import build_training
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, resolve
+from tests.support.drawn_heads import drawn_training
 from tests.support.networks import inverted_residual
 from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
@@ -46,7 +47,7 @@ def test_squared_gradients_are_those_of_the_reference_in_real_units() -> None:
     graph, data = inverted_residual(0), draw_shapes(2, 1)
     last = len(layers(graph)) - 1
     scheme = Scheme("s", 1, ((last, Fraction(1)),))
-    reference = build_training(graph, scheme, sm.Options(len(data.classes))).reference
+    reference = drawn_training(build_training(graph, scheme, sm.Options(len(data.classes)))).reference
     (w,) = (v for v in reference.gradients if v.type.dtype == "int8")
     gradient = prune(replace(reference.graph, outputs=(reference.gradients[w],)))
     expected = np.zeros(w.type.shape[-1])

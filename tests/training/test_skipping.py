@@ -18,12 +18,15 @@ from smidgen.ir import Array, evaluate_step, roles_of, verify
 from smidgen.ir.text import fingerprint, parse_graph, print_graph
 from smidgen.learning import Course, learn, read_checkpoint
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
+from smidgen.pipeline import Program
 from smidgen.results.profile import profile, time_program
 from smidgen.simulation import Simulation
+from smidgen.targets.device import Target
 from smidgen.targets.firmware import BoardDevice
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, load_scheme
 from tests.cli.test_cli import fail, invoke
+from tests.support.drawn_heads import drawn_program
 from tests.support.loss_tasks import TASKS, Label, Task, compare
 from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
@@ -43,13 +46,18 @@ def skipping(task: Task, below: float) -> Task:
     return replace(task, options=replace(task.options, skip_below=below))
 
 
+def drawn(task: Task, target: str | Target) -> Program:
+    """Compile with a drawn head: all samples have the same loss by one at zero, until it learns from one."""
+    return drawn_program(task.compile(target))
+
+
 def steps_of(task: Task, count: int = STEPS) -> list[tuple[Array, Label]]:
     return [task.sample(i % len(task.data.train)) for i in range(count)]
 
 
 def usual_loss(task: Task, host: Host) -> float:
     """A loss that a third of the first steps are below."""
-    with task.compile(host).start() as device:
+    with drawn(task, host).start() as device:
         return float(np.quantile([device.train(*step, task.rate) for step in steps_of(task)], 1 / 3))
 
 
@@ -57,7 +65,7 @@ def usual_loss(task: Task, host: Host) -> float:
 def test_what_is_learned_is_what_the_other_steps_teach_a_program_that_skips_none(host: Host, rule: UpdateRule) -> None:
     task = classes(rule)
     below = np.float32(usual_loss(task, host))
-    with skipping(task, float(below)).compile(host).start() as skips, task.compile(host).start() as learns:
+    with drawn(skipping(task, float(below)), host).start() as skips, drawn(task, host).start() as learns:
         taught = 0
         for image, label in steps_of(task):
             before = skips.state()
@@ -77,7 +85,7 @@ def test_the_host_skips_the_steps_that_numpy_skips_by_every_loss(host: Host, tas
     assert callable(task)
     made: Task = task()
     below = usual_loss(made, host)
-    program = skipping(made, below).compile(host)
+    program = drawn(skipping(made, below), host)
     with program.start() as device:
         losses = compare(program, device, steps_of(made), made.rate)
     assert 0 < sum(loss < np.float32(below) for loss in losses) < STEPS
@@ -86,7 +94,7 @@ def test_the_host_skips_the_steps_that_numpy_skips_by_every_loss(host: Host, tas
 def test_the_board_skips_them_too_and_runs_little_more_than_a_prediction(host: Host) -> None:
     task = classes(Momentum(0.9))
     below = usual_loss(task, host)
-    program = skipping(task, below).compile("cortex-m7")
+    program = drawn(skipping(task, below), "cortex-m7")
     with program.start() as device:
         assert isinstance(device, BoardDevice)
         losses = compare(program, device, steps_of(task, 12), task.rate)
@@ -103,7 +111,7 @@ def test_the_board_skips_them_too_and_runs_little_more_than_a_prediction(host: H
 def test_a_latent_is_skipped_as_its_image_is(host: Host) -> None:
     task = classes()
     options = Options(4, skip_below=usual_loss(task, host))
-    program = sm.compile(task.model, task.scheme, host, options=options, replay="64KB")
+    program = drawn_program(sm.compile(task.model, task.scheme, host, options=options, replay="64KB"))
     with program.start() as shown, program.start() as replayed:
         losses = []
         for image, label in steps_of(task):
@@ -116,10 +124,10 @@ def test_a_latent_is_skipped_as_its_image_is(host: Host) -> None:
 
 def test_a_loss_at_the_threshold_is_learned_from(host: Host) -> None:
     task = classes()
-    with task.compile(host).start() as device:
+    with drawn(task, host).start() as device:
         loss = device.train(*task.sample(0), task.rate)
     for below, learns in ((loss, True), (float(np.nextafter(np.float32(loss), np.float32(9))), False)):
-        program = skipping(task, below).compile(host)
+        program = drawn(skipping(task, below), host)
         with program.start() as device:
             before = device.state()
             compare(program, device, steps_of(task, 1), task.rate)
@@ -148,7 +156,7 @@ def test_a_skipped_step_carries_variables_on_as_a_prediction_does(host: Host) ->
 
 def test_a_course_counts_what_it_skips_and_goes_on_as_if_it_had_not_stopped(host: Host, tmp_path: Path) -> None:
     task, course, path = skipping(classes(), 1.3), Course(3, 0.02, seed=1), tmp_path / "run.ckpt"
-    program, steps = task.compile(host), len(task.data.train)
+    program, steps = drawn(task, host), len(task.data.train)
     whole = learn(program, task.data, course)
     losses = [0.0] * steps
     with program.start() as device:
@@ -242,7 +250,7 @@ def test_each_device_of_a_fleet_skips_by_its_own_threshold(host: Host, rule: Upd
     task = classes(rule)
     usual = usual_loss(task, host)
     programs = [
-        replace(skipping(task, below), scheme=scheme).compile(host)
+        drawn(replace(skipping(task, below), scheme=scheme), host)
         for below, scheme in ((1.2 * usual, "last:1"), (0.0, "last:4"), (usual, "last:2"), (usual, "last:4"))
     ]
     fleet, skipped = Simulation([program.graph for program in programs]), 0

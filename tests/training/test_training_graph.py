@@ -28,6 +28,7 @@ from smidgen.training import HeadDtype, Options, build_training, passes
 from smidgen.training.head import layers
 from smidgen.training.passes import TRAINING, Pass
 from smidgen.training.scheme import Scheme, load_scheme
+from tests.support.drawn_heads import drawn_training
 from tests.support.networks import CLASSES, NETWORKS, branches, inverted_residual, partly, samples
 
 State = Mapping[Value, Array]
@@ -275,7 +276,7 @@ def test_gradients_that_all_saturate_or_all_vanish_do_no_harm(level: int, rule: 
 
 def test_an_exponent_that_was_far_too_small_is_right_again_after_a_few_steps() -> None:
     graph = inverted_residual(1)
-    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="new")).step
+    step = drawn_training(build_training(graph, load_scheme("full", graph), Options(CLASSES, head="new"))).step
     *_, (_, usual) = steps(step, 12, rate=0.0)
     *_, (_, found) = steps(step, 12, rate=0.0, state=with_levels(step, -20 << 8))
     step_state = roles_of(step).step_state
@@ -293,7 +294,7 @@ def test_dead_channels_stay_numbers(head: HeadDtype) -> None:
 
 def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
     graph = inverted_residual(3)
-    training = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="new"))
+    training = drawn_training(build_training(graph, load_scheme("full", graph), Options(CLASSES, head="new")))
     ((image, label),) = samples(graph, 1)
     state = {v: data.copy() for v, data in training.step.state.items()}
     bias = next(v for v in state if v.name == "head.b")
