@@ -126,7 +126,7 @@ def test_refusals_change_nothing(program: Program) -> None:
         damaged = Sums(full.n * 0, full.m + 1, full.g)
         with pytest.raises(InputError, match="damaged"):
             device.merge(damaged)
-        with pytest.raises(InputError, match=r"has sums of \[4, \d+\], given are \[5, \d+\]"):
+        with pytest.raises(InputError, match="4 classes by"):
             device.merge(Sums.empty(CLASSES + 1, full.m.shape[1]))
         assert same(device.state(), one)
         device.train(image, label, 0.0)
