@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,7 @@ from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
+from smidgen.training.weights import with_drawn_head
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.baselines import Simulator
@@ -83,7 +84,10 @@ def cosine(a: Array, b: Array) -> float:
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Measured:
     calibration = examples(data.train, pixel_encoding(graph), CALIBRATION)
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
-    ours, theirs = Int8Gradients(training), Simulator(training.reference.loss_graph())
+    ours, theirs = (
+        Int8Gradients(replace(training, step=with_drawn_head(training.step, 0))),
+        Simulator(with_drawn_head(training.reference.loss_graph(), 0)),
+    )
     trained, cosines = tuple(ours.steps), []
     for image, label in inputs(data.test.spread(images), graph):
         found = ours.next(image, label)

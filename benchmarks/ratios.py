@@ -10,7 +10,7 @@ training switched off (scales almost zero) are left out of every norm.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,7 @@ from smidgen.results.figures import Axis, Figure, Panel, Polyline
 from smidgen.results.report.page import page_of
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
+from smidgen.training.weights import with_drawn_head
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.baselines import Simulator
@@ -72,7 +73,10 @@ class Ratios:
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Ratios:
     calibration = examples(data.train, pixel_encoding(graph))
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
-    ours, real = Int8Gradients(training), Simulator(training.reference.loss_graph(), rounded=False)
+    ours, real = (
+        Int8Gradients(replace(training, step=with_drawn_head(training.step, 0))),
+        Simulator(with_drawn_head(training.reference.loss_graph(), 0), rounded=False),
+    )
     samples = list(inputs(data.test.spread(images), graph))
     int8 = [ours.next(*sample) for sample in samples]
     fp32 = [real.gradients(tuple(ours.steps), *sample) for sample in samples]

@@ -23,6 +23,7 @@ from smidgen.training import Training, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, resolve
+from smidgen.training.weights import with_drawn_head
 
 IMAGES = 48
 JOINT_RATE = 0.1 / 256  # of the short run in which all layers learn
@@ -64,7 +65,7 @@ def gather(graph: Graph, data: Data, first: int) -> Evidence:
 
 def _gradients(training: Training, images: Samples, graph: Graph) -> tuple[Scores, Scores, Scores]:
     """Squared gradients, activation Fisher, and the gradients' mean, from the float32 reference of the step."""
-    loss_graph, loss = training.reference.loss_graph(), training.reference.loss
+    loss_graph, loss = with_drawn_head(training.reference.loss_graph(), 0), training.reference.loss
     named = {v.name: v for v in (*loss_graph.state, *(node.out for node in loss_graph.nodes if len(node.outs) == 1))}
     pairs = {t.layer: (named[t.node.ins[1].name], named[t.node.out.name]) for t in training.trained}
     found = differentiate(loss_graph, loss, tuple(v for pair in pairs.values() for v in pair))
