@@ -84,10 +84,8 @@ def cosine(a: Array, b: Array) -> float:
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Measured:
     calibration = examples(data.train, pixel_encoding(graph), CALIBRATION)
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
-    ours, theirs = (
-        Int8Gradients(replace(training, step=with_drawn_head(training.step, 0))),
-        Simulator(with_drawn_head(training.reference.loss_graph(), 0)),
-    )
+    drawn, reference = with_drawn_head(training.step, 0), with_drawn_head(training.reference.loss_graph(), 0)
+    ours, theirs = Int8Gradients(replace(training, step=drawn)), Simulator(reference)
     trained, cosines = tuple(ours.steps), []
     for image, label in inputs(data.test.spread(images), graph):
         found = ours.next(image, label)

@@ -73,10 +73,8 @@ class Ratios:
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Ratios:
     calibration = examples(data.train, pixel_encoding(graph))
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
-    ours, real = (
-        Int8Gradients(replace(training, step=with_drawn_head(training.step, 0))),
-        Simulator(with_drawn_head(training.reference.loss_graph(), 0), rounded=False),
-    )
+    drawn, reference = with_drawn_head(training.step, 0), with_drawn_head(training.reference.loss_graph(), 0)
+    ours, real = Int8Gradients(replace(training, step=drawn)), Simulator(reference, rounded=False)
     samples = list(inputs(data.test.spread(images), graph))
     int8 = [ours.next(*sample) for sample in samples]
     fp32 = [real.gradients(tuple(ours.steps), *sample) for sample in samples]
