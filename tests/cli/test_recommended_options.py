@@ -32,6 +32,7 @@ RAISED_BY: dict[str, tuple[type, ...]] = {
     "data/audio.py": DATA,
     "ir/log_mel.py": DATA,
     "quantization/pixels.py": (verbs.Quantize,),
+    "results/inspection.py": (verbs.Info,),
     "learning/models.py": tuple(kind for kind in KINDS if issubclass(kind, Learning) and issubclass(kind, DataReading)),
     "selection/estimates.py": (verbs.Search, verbs.Fit),
     "selection/contributions.py": (verbs.Analyze,),

@@ -142,7 +142,8 @@ def test_a_cuda_device_makes_the_same_bytes() -> None:
 
 
 def test_a_float_input_takes_the_hosts_numbers() -> None:
-    samples, taken = drawn([(12, 31, 3)] * 4), PixelEncoding(Type((1, 8, 8, 3), "float32"))
+    samples = drawn([(12, 31, 3)] * 4)
+    taken = PixelEncoding(Type((1, 8, 8, 3), "float32"), Preprocessing((0.5,), (0.25,)))
     images, _ = CourseImages(samples, taken, CROPS, "cpu").epoch(0)
     assert images.dtype == torch.float32
     assert np.array_equal(images.numpy(), hosts(samples, taken, CROPS, 0))

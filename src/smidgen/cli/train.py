@@ -122,7 +122,7 @@ def _with_head(asked: verbs.Train, graph: Graph, data: Data) -> tuple[Graph, Dat
     if asked.head == "extend":
         both = shared.extended(_in_int8(asked, graph, data), data)
         return both.model, both.data, shared.learning_options(asked, None)
-    data.check_several()
+    data.check_several(one_class=asked.one_pass)
     wanted = shared.learning_options(asked, asked.classes)
     if isinstance(given := given_pixels(asked, graph), Preprocessing):
         graph = replace(graph, preprocessing=given)

@@ -71,11 +71,11 @@ class Data:
                 more = "add some of each class" if self.classes else f"give {HELD_OUT} or more, one is held out"
                 raise DataError(f"{self.name} holds no samples {part}; {more}")
 
-    def check_several(self) -> None:
-        """Raise DataError if there is a single class or sample, from which nothing can be learned, or no number."""
+    def check_several(self, one_class: bool = False) -> None:
+        """Raise DataError for a single sample, what is not a number, and a single class unless that is enough."""
         if len(self.classes) == 1:
             raise DataError(f"{self.name} holds 1 class, {self.classes[0]!r}; learning needs at least two")
-        if self.label_kind == "classes" and len(set(self.train.labels)) == 1:
+        if self.label_kind == "classes" and len(set(self.train.labels)) == 1 and not one_class:
             only, count = self.classes[self.train.labels[0]], len(self.train)
             raise DataError(
                 f"all {count:,} training samples of {self.name} are of {only!r}; learning needs two classes"
