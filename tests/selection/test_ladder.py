@@ -91,6 +91,13 @@ def test_what_contributions_promise_is_kept_where_others_are_within_the_error() 
     assert "what contributions promise the most; bias:2 reaches" in found.reason
 
 
+def test_what_answers_every_sample_alike_is_kept_where_it_is_cheaper() -> None:
+    found = kept(right(0.8, 0.8, 0.8))
+    assert found.candidate == HEAD
+    assert "more learning adds nothing here" in found.reason
+    assert kept(right(0.7, 0.8, 0.9)).candidate == DEAR
+
+
 def test_what_is_clearly_better_is_kept_before_what_contributions_promise() -> None:
     found = kept(right(0.9, 0.6, 0.6))
     assert found.candidate == HEAD

@@ -7,7 +7,8 @@ closed-form head. Steps of the head alone cost next to nothing, so it takes as m
 
 What contributions promise the most goes all the way, and is kept unless another is better by more than the standard
 error of their difference: few samples often prefer what is worse, and measured on six data sets that costs more than a
-promise that fails. Of others the best is kept, or the cheapest that is worse by no more than that error and a point.
+promise that fails. A cheaper one is kept in its place only if it answers every sample alike. Of those that are better
+the best is kept, or the cheapest that is worse by no more than that error and a point.
 """
 
 from __future__ import annotations
@@ -314,11 +315,11 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
         mean, error = _mean(best.scores - one.scores)
         if mean <= (error if chance is None else min(error, POINT)):
             level.append(one)
+    promised = next((one for one in able if ladder.candidates[one.candidate].promised), best)
+    mean, error = _mean(best.scores - promised.scores)
+    if mean <= error and ladder.candidates[promised.candidate].promised:
+        level = [one for one in able if np.array_equal(one.scores, promised.scores)]
     chosen = min(level, key=lambda one: (one.row.sram_bytes, ladder.candidates[one.candidate].steps))
-    for one in able:
-        mean, error = _mean(best.scores - one.scores)
-        if ladder.candidates[one.candidate].promised and mean <= error:
-            chosen = one
     rows, place = tuple(one.row for one in judged), judged.index(chosen)
     shorter = math.sqrt(min(1.0, chosen.row.steps / ladder.whole))  # the course is longer, and takes a lower rate
     choice = Choice(
