@@ -278,3 +278,8 @@ def test_an_order_of_nodes_that_cannot_stream_the_image_does_not_stop_a_plan() -
         streamed_input=True,
     )
     assert layout.schedule.streamed_input
+
+
+def test_narrow_biases_are_refused_with_the_way_to_have_them() -> None:
+    with pytest.raises(sm.SmidgenError, match="no schemes are searched for biases of 16 bits; search with 32"):
+        sm.search(sm.load("mcunet-5fps"), options=sm.Options(10, bias_bits=16))

@@ -51,6 +51,7 @@ from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.choice import Choice
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.ladder import Effort
+from smidgen.selection.searching import check_searchable
 from smidgen.selection.trials import hold_back
 from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
@@ -144,12 +145,7 @@ def _check(model: Graph, data: Data, options: Options, loss: Loss | None, analys
             f"{data.name} holds {len(data.train)} training samples, too few to quantize {model.name} with; give at "
             f"least {FEWEST}, or an int8 model"
         )
-    bits, usual = options.bias_bits, Options.bias_bits
-    if bits != usual:
-        raise InputError(
-            f"no schemes are searched for biases of {bits} bits; fit with {usual}, and train or compile the scheme it "
-            f"finds with {bits}"
-        )
+    check_searchable(options)
     data = in_order_of(model, data) if options.head == "keep" else data
     options = options_on(model, data, options, loss)
     if data.label_kind == "classes" and LOSSES[options.loss].exclusive and options.classes != len(data.classes):

@@ -78,6 +78,16 @@ def pareto(
     return Pareto(model.name, searcher.target, tuple(kept))
 
 
+def check_searchable(options: Options) -> None:
+    """Raise InputError for options that no scheme is searched for."""
+    bits, usual = options.bias_bits, Options.bias_bits
+    if bits != usual:
+        raise InputError(
+            f"no schemes are searched for biases of {bits} bits; search with {usual}, and train or compile the scheme "
+            f"that is found with {bits}"
+        )
+
+
 class Searcher:
     """A network with the gains and bytes of its parts, searched for one budget after another."""
 
@@ -95,6 +105,7 @@ class Searcher:
         known.check(model)
         chosen = options or Options(known.conditions.classes)
         chosen.check()
+        check_searchable(chosen)
         self.model, self.contributions, self._bits = model, known, _bits(known, chosen)
         self.planner: Planner | None = None
         if analytic:
