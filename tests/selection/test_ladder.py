@@ -117,6 +117,29 @@ def test_candidates_that_diverge_are_not_kept_and_all_of_them_end_in_a_sentence(
         kept(lambda candidate, place: None)
 
 
+def test_a_rate_that_was_given_is_kept_and_one_that_was_found_is_lowered_for_a_longer_course() -> None:
+    long, launcher = replace(COURSE, epochs=2_000), Invented(right(0.6, 0.7, 0.9))
+    found = [
+        climb(GRAPH, DATA, (HEAD, CHEAP, DEAR), Options(4), long, effort="quick", launcher=launcher, learning_rate=rate)
+        for rate in (0.01, None)
+    ]
+    assert found[0].learning_rate == 0.01
+    assert found[1].learning_rate < (found[1].rows[found[1].chosen].learning_rate or 0.0)
+
+
+def test_a_rate_at_which_another_diverges_is_still_there_for_the_head() -> None:
+    @dataclass(frozen=True)
+    class Diverging(Invented):
+        def scores(self, held: Sequence[int], run: Run) -> Scores:
+            if run.candidate:
+                return None if run.learning_rate > 0.0035 else tuple(0.5 for _ in held)
+            return tuple(float(run.learning_rate > 0.0035) for _ in held)
+
+    diverging = Diverging(right(0.5, 0.5, 0.5))
+    found = climb(GRAPH, DATA, (HEAD, CHEAP, DEAR), Options(4), COURSE, effort="quick", launcher=diverging)
+    assert (found.candidate, found.rows[found.chosen].score) == (HEAD, 1.0)
+
+
 def test_labels_at_random_teach_nothing_and_it_says_so() -> None:
     rng = np.random.default_rng(5)
     train = replace(DATA.train, labels=tuple(int(one) for one in rng.permutation(DATA.train.labels)))

@@ -186,8 +186,9 @@ class _Ladder:
             means[one] = sum(found) / len(found) if found else -math.inf
 
         def worth(tried: Tried) -> float:
-            alike = [m for (i, rate), m in means.items() if rate == tried[1] and self.candidates[i].start == start]
-            return means[tried] + sum(alike) / len(alike)
+            same = (m for (i, rate), m in means.items() if rate == tried[1] and self.candidates[i].start == start)
+            alike = [m for m in same if m > -math.inf]  # one that diverged does not speak for others
+            return means[tried] + sum(alike) / max(len(alike), 1)
 
         return max((one for one in means if one[0] == candidate), key=lambda one: (worth(one), -one[1]))
 
@@ -321,7 +322,8 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
         level = [one for one in able if np.array_equal(one.scores, promised.scores)]
     chosen = min(level, key=lambda one: (one.row.sram_bytes, ladder.candidates[one.candidate].steps))
     rows, place = tuple(one.row for one in judged), judged.index(chosen)
-    shorter = math.sqrt(min(1.0, chosen.row.steps / ladder.whole))  # the course is longer, and takes a lower rate
+    part = chosen.row.steps / ladder.whole if ladder.rate is None else 1.0  # a rate that was given stays
+    shorter = math.sqrt(min(1.0, part))  # the course is longer, and takes a lower rate
     choice = Choice(
         rows, ladder.candidates[chosen.candidate], place, (chosen.row.learning_rate or 0.0) * shorter,
         _reason(ladder, able, chosen, chance), samples, len(ladder.folds), chance,
