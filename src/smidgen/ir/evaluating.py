@@ -1,7 +1,5 @@
 """Running a graph in numpy: the reference that everything else equals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The audio front end that a network was trained with: bands of a mel spectrum, stated once like a preprocessing."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

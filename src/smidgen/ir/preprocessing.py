@@ -1,7 +1,5 @@
 """The preprocessing that a network was trained with: stated once, and carried by the model from then on."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -52,8 +50,7 @@ class Preprocessing:
         low, high = self.range
         mean, std = (np.broadcast_to(np.array(n, np.float64), (channels,)) for n in (self.mean, self.std))
         pixels = low + np.arange(256)[:, None] * ((high - low) / 255)
-        numbers: NDArray[np.float64] = (pixels - mean) / std
-        return numbers
+        return np.asarray((pixels - mean) / std)
 
     def __str__(self) -> str:
         low, high = (f"{end:g}" for end in self.range)

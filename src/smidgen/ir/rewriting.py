@@ -9,8 +9,6 @@ A pass is a function from graph to graph. Most are a rule that gives what takes 
         return rewrite(graph, rule)
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace

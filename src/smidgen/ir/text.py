@@ -13,14 +13,13 @@ Attributes equal to their defaults are left out; one that is an object, or an op
 the text and that data: state saved under it means the same in every program that has it.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -246,43 +245,45 @@ def _values(cls: type[Op] | type[Preprocessing] | type[LogMel] | type[Roles], at
 
 def _value(cls: type[Any], key: str, parsed: ast.expr) -> object:
     """Return the value of a field: an object, given as a call, or a literal."""
-    annotation = next((str(f.type) for f in fields(cls) if f.name == key), None)
-    if annotation is None:
+    if key not in (f.name for f in fields(cls)):
         raise GraphError(f"{cls.__name__} has no attribute {key}")
-    what = f"{cls.__name__}'s {key}"
-    return _object(parsed, what, annotation) if isinstance(parsed, ast.Call) else _literal(parsed, what, annotation)
+    kind, what = _types_of(cls)[key], f"{cls.__name__}'s {key}"
+    return _object(parsed, what, kind) if isinstance(parsed, ast.Call) else _literal(parsed, what, kind)
 
 
-def _object(call: ast.Call, what: str, annotation: str) -> object:
-    """Read an attribute, or an op, of the class that the field's annotation names, or of a subclass."""
+@cache
+def _types_of(cls: Any) -> dict[str, Any]:
+    """Return the type of each field."""
+    return get_type_hints(cls)
+
+
+def _object(call: ast.Call, what: str, kind: type[Any]) -> object:
+    """Read an attribute, or an op, of the class that a field has, or of a subclass."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     cls = {**OPS, **ATTRIBUTES}.get(name)
-    if cls is None or annotation not in (base.__name__ for base in cls.__mro__):
-        raise GraphError(f"{what} is {name[:40] or 'a call'}, expected {annotation}")
+    if cls is None or not (isinstance(kind, type) and issubclass(cls, kind)):
+        raise GraphError(f"{what} is {name[:40] or 'a call'}, expected {_named(kind)}")
     if call.args or any(keyword.arg is None for keyword in call.keywords):
         raise GraphError(f"{what} is {name} with attributes that are not named")
     return _made(cls, {str(k.arg): _value(cls, str(k.arg), k.value) for k in call.keywords})
 
 
-def _literal(parsed: ast.expr, what: str, annotation: str) -> object:
-    """Read a Python literal of the type that the field's annotation names."""
+def _literal(parsed: ast.expr, what: str, kind: Any) -> object:
+    """Read a Python literal of a field's type: a number, text, or a tuple of numbers."""
     value: object = ast.literal_eval(parsed)
-    kinds = {"int": int, "float": float, "str": str, "bool": bool}
-    if annotation in kinds:
-        fits = type(value) is kinds[annotation]
-    elif annotation.startswith("tuple[") or annotation == "Pad":  # tuples of int, or of float
-        item_type = float if "float" in annotation else int
-        fits = isinstance(value, tuple) and all(type(item) is item_type for item in value)
-        length = {"Pad": 4}.get(annotation, None if "..." in annotation else annotation.count(",") + 1)
-        fits = fits and (length is None or len(value) == length)  # type: ignore[arg-type]
-    else:
-        fits = False
-    numbers = value if isinstance(value, tuple) else (value,)
-    if fits and not all(isinstance(n, str) or abs(n) <= _LARGEST[type(n)] for n in numbers):
+    kinds = get_args(kind)
+    items = value if isinstance(value, tuple) else (value,)
+    wanted = (kind,) if not kinds else kinds[:1] * len(items) if kinds[-1] is Ellipsis else kinds
+    if isinstance(value, tuple) != bool(kinds) or tuple(map(type, items)) != wanted:
+        raise GraphError(f"{what} is {ast.unparse(parsed)[:40]}, expected {_named(kind)}")
+    if not all(isinstance(n, str) or abs(n) <= _LARGEST[type(n)] for n in items):
         raise GraphError(f"{what} is {ast.unparse(parsed)[:40]}, a number beyond those of C: 32 bits, or float32")
-    if not fits:
-        raise GraphError(f"{what} is {ast.unparse(parsed)[:40]}, expected {annotation}")
     return value
+
+
+def _named(kind: Any) -> str:
+    """Return a type as errors name it."""
+    return str(kind) if get_args(kind) else str(kind.__name__)
 
 
 def _qparams(text: str) -> QParams:

@@ -1,7 +1,5 @@
 """The rules of every graph, whoever made it."""
 
-from __future__ import annotations
-
 import math
 
 from smidgen.errors import GraphError, InputError

@@ -4,8 +4,6 @@ Qm.n has m bits before the point, n after it and a sign. e^x is a polynomial tim
 1 / (1 + x) comes from Newton's method.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +14,7 @@ from smidgen.ir import Array
 def shift_right(x: Array, bits: Array | int) -> Array:
     """Return x / 2^bits, halves away from zero."""
     mask = (1 << bits) - 1
-    result: Array = (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
-    return result
+    return np.asarray((x >> bits) + ((x & mask) > (mask >> 1) + (x < 0)))
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,7 @@ class FixedPoint:
 
     def saturate(self, x: Array) -> Array:
         """Return x limited to this width."""
-        limited: Array = np.clip(x, -self.most - 1, self.most)
-        return limited
+        return np.asarray(np.clip(x, -self.most - 1, self.most))
 
     def product(self, a: Array | int, b: Array | int) -> Array:
         """Return the rounded upper half of 2ab, saturated."""

@@ -1,7 +1,5 @@
 """float32 with an exp, a log and sums that give the same bits everywhere."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen.ir import Array
@@ -24,8 +22,7 @@ def exp_f32(x: Array) -> Array:
     for term in EXP_TERMS[1:]:
         p = p * r + term
     power = ((n.astype(np.int32) + 127) << 23).view(np.float32)
-    result: Array = np.where(x < EXP_LEAST, F(0), p * power)
-    return result
+    return np.asarray(np.where(x < EXP_LEAST, F(0), p * power))
 
 
 def log_f32(x: Array) -> Array:
@@ -38,18 +35,15 @@ def log_f32(x: Array) -> Array:
     p = np.full_like(s, LOG_TERMS[0])
     for term in LOG_TERMS[1:]:
         p = p * s2 + term
-    result: Array = (e.astype(F) * LN2_LOW + s * p) + e.astype(F) * LN2_HIGH
-    return result
+    return np.asarray((e.astype(F) * LN2_LOW + s * p) + e.astype(F) * LN2_HIGH)
 
 
 def sum_in_order(x: Array) -> Array:
     """Return the sum over the last axis, added one element after another."""
-    total: Array = np.add.accumulate(x, axis=-1, dtype=F)[..., -1:]
-    return total
+    return np.asarray(np.add.accumulate(x, axis=-1, dtype=F)[..., -1:])
 
 
 def limit(x: Array, most: np.float32) -> Array:
     """Return x within ±most; in this order a NaN becomes the lower limit."""
     above = np.where(x > -most, x, -most)
-    limited: Array = np.where(above < most, above, most)
-    return limited
+    return np.asarray(np.where(above < most, above, most))

@@ -1,7 +1,5 @@
 """Gates of recurrent layers in 16 bits as TFLite computes them: sigmoid and tanh, exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen.ir import Array

@@ -1,7 +1,5 @@
 """The arithmetic contract in numpy: TFLite's int8 requantization, exactly, for every op to use."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -29,8 +27,7 @@ def round_half_away(x: float) -> int:
 def rounded(x: Array) -> Array:
     """Return real numbers as whole ones, halves away from zero."""
     whole = np.trunc(x)
-    result: Array = whole + (x - whole >= 0.5) - (x - whole <= -0.5)
-    return result
+    return np.asarray(whole + (x - whole >= 0.5) - (x - whole <= -0.5))
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
@@ -77,8 +74,7 @@ def scale_double(x: Array, factor: Array) -> Array:
 def activated(x: Array, activation: str, y: Type) -> Array:
     """Return an output of type y: x limited by an activation, where it is int8 with its zero point added."""
     if y.dtype == "float32":
-        limited: Array = np.clip(x, *activation_limits(activation)).astype(np.float32)
-        return limited
+        return np.asarray(np.clip(x, *activation_limits(activation)).astype(np.float32))
     return to_int8(x, y.zero, *activation_range(activation, y))
 
 
@@ -112,8 +108,7 @@ def activation_limits(activation: str) -> tuple[float, float]:
 
 def to_int8(x: Array, zero: int, lo: int = INT8_MIN, hi: int = INT8_MAX) -> Array:
     """Add the zero point and saturate."""
-    result: Array = np.clip(x + zero, lo, hi).astype(np.int8)
-    return result
+    return np.asarray(np.clip(x + zero, lo, hi).astype(np.int8))
 
 
 def quantize(x: Array, q: QParams) -> Array:
@@ -125,5 +120,4 @@ def quantize(x: Array, q: QParams) -> Array:
 
 def dequantize(x: Array, q: QParams) -> Array:
     """Turn int8 into float32: the product is taken in double and rounded once."""
-    result: Array = (float(q.one) * (x.astype(np.int64) - q.zero)).astype(np.float32)
-    return result
+    return np.asarray((float(q.one) * (x.astype(np.int64) - q.zero)).astype(np.float32))

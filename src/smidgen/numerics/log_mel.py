@@ -3,8 +3,6 @@
 `docs/internals/audio.md` states what each step computes and how far it is from the definition in real numbers.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -81,13 +79,11 @@ def triangles(spec: LogMel) -> Array:
 
 
 def _mel(hertz: Array) -> Array:
-    scaled: Array = 1127 * np.log1p(hertz / 700)
-    return scaled
+    return np.asarray(1127 * np.log1p(hertz / 700))
 
 
 def _rounded(numbers: Array, bits: int) -> Array:
-    scaled: Array = np.rint(numbers * 2.0**bits).astype(np.int64)
-    return scaled
+    return np.asarray(np.rint(numbers * 2.0**bits).astype(np.int64))
 
 
 def unit(spec: LogMel) -> float:
@@ -125,8 +121,7 @@ def feature_sums(frames: Array, spec: LogMel) -> Array:
     windowed, right = _windowed(frames, tables, spec.size)
     bands = _band_sums(_magnitudes(windowed, tables.turns), tables)
     logs = _log2(bands + (tables.offset >> right), tables.logs) - ((SUM_BITS - right) << LOG_BITS)
-    sums: Array = logs @ tables.mix.T.astype(np.int64) if spec.coefficients else logs
-    return sums
+    return np.asarray(logs @ tables.mix.T.astype(np.int64) if spec.coefficients else logs)
 
 
 def _windowed(frames: Array, tables: LogMelTables, size: int) -> tuple[Array, Array]:
@@ -188,8 +183,7 @@ def _root(power: Array) -> Array:
     """Return the square root, of the 31 or 32 upper bits: the lower bits are dropped."""
     shift = np.maximum(_bits(power) - 31, 0) // 2
     root = np.sqrt((power >> (2 * shift)).astype(np.float64)).astype(np.int64)  # exact below 2^52
-    rooted: Array = root << shift
-    return rooted
+    return np.asarray(root << shift)
 
 
 def _band_sums(magnitudes: Array, tables: LogMelTables) -> Array:
@@ -205,8 +199,7 @@ def _log2(x: Array, table: Array) -> Array:
     index = fraction >> (62 - SEGMENTS.bit_length() + 1)
     rest = (fraction >> (62 - SEGMENTS.bit_length() + 1 - 16)) & 0xFFFF
     points = table.astype(np.int64)
-    logs: Array = (top << LOG_BITS) + points[index] + (((points[index + 1] - points[index]) * rest) >> 16)
-    return logs
+    return np.asarray((top << LOG_BITS) + points[index] + (((points[index + 1] - points[index]) * rest) >> 16))
 
 
 def _bits(x: Array) -> Array:

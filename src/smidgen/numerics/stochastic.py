@@ -6,8 +6,6 @@ A gradient tensor is G = g · 2^e · g0 with g in int8 and e read from its level
 LEVEL_BITS fraction bits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen.errors import GraphError
@@ -30,8 +28,7 @@ def mix(x: Array) -> Array:
     x = x * np.uint32(0x7FEB352D)
     x = x ^ (x >> np.uint32(15))
     x = x * np.uint32(0x846CA68B)
-    mixed: Array = x ^ (x >> np.uint32(16))
-    return mixed
+    return np.asarray(x ^ (x >> np.uint32(16)))
 
 
 def _mix_one(x: int) -> int:
@@ -45,14 +42,12 @@ def stream_key(step_state: Array, stream: int) -> int:
 
 def random_words(key: int, count: int) -> Array:
     """Return the first `count` 32-bit words of a stream."""
-    words: Array = mix(np.arange(count, dtype=np.uint32) * np.uint32(GOLDEN) + np.uint32(key))
-    return words
+    return np.asarray(mix(np.arange(count, dtype=np.uint32) * np.uint32(GOLDEN) + np.uint32(key)))
 
 
 def random_bytes(key: int, count: int) -> Array:
     """Return the first `count` bytes of a stream, four to a word, lowest first."""
-    octets: Array = random_words(key, (count + 3) // 4).astype("<u4").view(np.uint8)[:count]
-    return octets
+    return np.asarray(random_words(key, (count + 3) // 4).astype("<u4").view(np.uint8)[:count])
 
 
 def limit_level(level: int) -> int:
@@ -136,5 +131,4 @@ def round_update(v: Array, t: Array, key: int) -> Array:
     v = np.where(t < 0, raised, v >> deep)
     t = np.clip(t, 0, 31)
     words = random_words(key, v.size).reshape(v.shape).astype(np.int64)
-    rounded: Array = np.clip((v + (words >> (32 - t))) >> t, -(1 << 30), 1 << 30)
-    return rounded
+    return np.asarray(np.clip((v + (words >> (32 - t))) >> t, -(1 << 30), 1 << 30))

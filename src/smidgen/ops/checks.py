@@ -1,7 +1,5 @@
 """Requirements of ops on their types and attributes, so that no kernel can leave its buffers."""
 
-from __future__ import annotations
-
 import math
 
 from smidgen.errors import GraphError

@@ -1,7 +1,5 @@
 """2-D convolution with groups, depthwise convolution with a channel multiplier, and their gradients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -294,8 +292,7 @@ class DepthwiseGradWeight(WindowWeightGrad):
         shifted: Array = x.astype(kind) - np.asarray(node.ins[0].type.zero, kind)
         repeated = np.repeat(self.window.patches(shifted, 0), dy.shape[3] // x.shape[3], axis=4)
         total = np.einsum("yxijc,yxc->ijc", repeated, dy[0].astype(kind))
-        result: Array = total[None].astype(node.out.type.dtype)
-        return result
+        return np.asarray(total[None].astype(node.out.type.dtype))
 
     def params(self, node: Node) -> Params:
         return {**self.sizes(node), "x_zero": node.ins[0].type.zero}

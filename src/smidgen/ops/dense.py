@@ -1,7 +1,5 @@
 """The fully connected layer and its gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen import numerics
@@ -105,8 +103,7 @@ class DenseGradInput(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         dy, w = operands
         if dy.dtype == np.int8:
-            exact: Array = (dy.astype(np.float64) @ w.astype(np.float64)).astype(np.int64)
-            return exact
+            return np.asarray((dy.astype(np.float64) @ w.astype(np.float64)).astype(np.int64))
         total = np.zeros(node.outs[0].type.shape, np.float32)
         for n in range(w.shape[0]):
             total = total + dy[:, n : n + 1] * w[n].astype(np.float32)

@@ -1,7 +1,5 @@
 """Element by element: add, multiply, maximum, activations, the passages between float32 and int8, and gradients."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -262,8 +260,7 @@ class MulGrad(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         dy, b = operands
         kind = np.int64 if self.lowered else np.float32
-        product: Array = dy.astype(kind) * (b.astype(kind) - np.asarray(node.ins[1].type.zero, kind))
-        return product
+        return np.asarray(dy.astype(kind) * (b.astype(kind) - np.asarray(node.ins[1].type.zero, kind)))
 
     def bound(self, node: Node) -> int:
         return 127 * 255
@@ -290,8 +287,7 @@ class RepeatGrad(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         size = int(np.prod(self.repeated))
         kind = np.int64 if self.lowered else np.float32
-        total: Array = operands[0].reshape(-1, size).sum(axis=0, dtype=kind).reshape(self.repeated)
-        return total
+        return np.asarray(operands[0].reshape(-1, size).sum(axis=0, dtype=kind).reshape(self.repeated))
 
     def bound(self, node: Node) -> int:
         return 127 * (node.ins[0].type.size // node.outs[0].type.size)
@@ -320,8 +316,7 @@ class Maximum(Op):
         return a
 
     def ref(self, node: Node, a: Array, b: Array) -> Array:
-        larger: Array = np.maximum(a, b)
-        return larger
+        return np.asarray(np.maximum(a, b))
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         """Pass each element's gradient to the operand it was taken from, to a where both are equal."""
@@ -347,8 +342,7 @@ class Compare(Op):
         return Type((mask_bytes(a.size),), "uint8")
 
     def ref(self, node: Node, a: Array, b: Array) -> Array:
-        bits: Array = np.packbits(((a >= b) != self.less).ravel(), bitorder="little")
-        return bits
+        return np.asarray(np.packbits(((a >= b) != self.less).ravel(), bitorder="little"))
 
     def params(self, node: Node) -> Params:
         a, b = node.ins

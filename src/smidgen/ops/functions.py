@@ -4,8 +4,6 @@ Some of TFLite's kernels compute a table in float32; leaky ReLU and the absolute
 hard-swish runs in 16 bits. Each rounds in its own way, so a table of the nearest results would differ here and there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,8 +31,7 @@ class FunctionAndSlope:
 
 
 def _exp(x: Real) -> Real:
-    e: Real = np.exp(np.clip(x, -FAR, FAR))
-    return e
+    return np.asarray(np.exp(np.clip(x, -FAR, FAR)))
 
 
 def _sigmoid(x: Real) -> Real:
@@ -46,14 +43,12 @@ def _sigmoid_slope(x: Real) -> Real:
 
 
 def _softplus(x: Real) -> Real:
-    y: Real = np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
-    return y
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
 
 
 def _normal(x: Real) -> Real:
     """Return the standard normal distribution's cumulative probability."""
-    y: Real = 0.5 + 0.5 * _erf(x / math.sqrt(2))
-    return y
+    return np.asarray(0.5 + 0.5 * _erf(x / math.sqrt(2)))
 
 
 def _density(x: Real) -> Real:
@@ -70,8 +65,7 @@ def _elu_slope(x: Real, alpha: float) -> Real:
 
 def _inside(x: Real, low: float, high: float) -> Real:
     """Return 1 strictly between the limits, 0 elsewhere."""
-    inside: Real = ((x > low) & (x < high)).astype(np.float64)
-    return inside
+    return np.asarray(((x > low) & (x < high)).astype(np.float64))
 
 
 def _inverse(x: Real) -> Real:
@@ -89,8 +83,7 @@ def _base(x: Real, exponent: float) -> Real:
 
 
 def _power(x: Real, exponent: float) -> Real:
-    y: Real = _base(x, exponent) ** exponent
-    return y
+    return np.asarray(_base(x, exponent) ** exponent)
 
 
 def _power_slope(x: Real, exponent: float) -> Real:
@@ -175,8 +168,7 @@ def _tflite_sigmoid(x: Array) -> Array:
     """Return 1 / (1 + e^−x), each part rounded to float32."""
     with np.errstate(over="ignore"):
         e = np.exp(-x.astype(np.float64)).astype(np.float32)
-    y: Array = np.float32(1) / (np.float32(1) + e)
-    return y
+    return np.asarray(np.float32(1) / (np.float32(1) + e))
 
 
 def _leaky_relu(x: Type, y: Type, alpha: float) -> Array:

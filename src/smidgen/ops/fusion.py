@@ -1,7 +1,5 @@
 """Passes that float and int8 graphs share: padding and activations join the layer beside them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -4,8 +4,6 @@ A gradient op runs in float32 (the definition of the gradient, and the fp32 base
 int8 with carried exponents: then it also reads the step state and reports the bits it saw.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
@@ -50,8 +48,7 @@ class Mask(Op):
             low, high = numerics.activation_limits(self.activation)
         else:
             low, high = numerics.activation_range(self.activation, node.ins[0].type)
-        inside: Array = np.packbits(((y > low) & (y < high)).ravel(), bitorder="little")
-        return inside
+        return np.asarray(np.packbits(((y > low) & (y < high)).ravel(), bitorder="little"))
 
     def params(self, node: Node) -> Params:
         low, high = numerics.activation_range(self.activation, node.ins[0].type)
@@ -60,8 +57,7 @@ class Mask(Op):
 
 def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
     """Return a mask's bits as booleans of a tensor's shape."""
-    bits: Array = np.unpackbits(mask, bitorder="little", count=int(np.prod(shape))).reshape(shape).astype(bool)
-    return bits
+    return np.asarray(np.unpackbits(mask, bitorder="little", count=int(np.prod(shape))).reshape(shape).astype(bool))
 
 
 @dataclass(frozen=True)
@@ -139,8 +135,7 @@ class GradOp(Op):
         sums = self.sums(node, *parts.operands)
         mask = np.bool_(True) if parts.mask is None else unmask(parts.mask, sums.shape)
         if parts.step_state is None:
-            scaled: Array = (sums * np.array(self.factors or (1.0,), np.float32) * mask).astype(np.float32)
-            return scaled
+            return np.asarray((sums * np.array(self.factors or (1.0,), np.float32) * mask).astype(np.float32))
         return self._round(node, sums, mask, parts.step_state)
 
     def _round(self, node: Node, sums: Array, mask: Array | np.bool_, step_state: Array) -> tuple[Array, Array]:
@@ -346,8 +341,7 @@ class ChannelSum(ParameterGrad):
 
     def ref(self, node: Node, dy: Array) -> Array:
         wide = np.float32 if dy.dtype == np.float32 else np.int32
-        total: Array = dy.reshape(-1, dy.shape[-1]).sum(axis=0, dtype=wide)
-        return total
+        return np.asarray(dy.reshape(-1, dy.shape[-1]).sum(axis=0, dtype=wide))
 
     def params(self, node: Node) -> Params:
         dy = node.ins[0].type

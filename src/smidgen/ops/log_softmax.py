@@ -1,7 +1,5 @@
 """The logarithm of softmax in int8, on gemmlowp's fixed-point arithmetic as TFLite's reference kernel uses it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen.ir import Array, Node, Op, QParams, op
@@ -50,8 +48,7 @@ class LogSoftmax(Softmax):
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
             below = (x - x.max(axis=-1, keepdims=True)) * np.float32(self.beta)
-            y: Array = below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
-            return y
+            return np.asarray(below - np.log(np.exp(below).sum(axis=-1, keepdims=True)))
         scaled, counts, total = self.sums(node.ins[0].type, x)
         rest = np.where(counts, scaled, LOG_LEAST) - log_of_sum(total)
         steps: Array = np.clip(shift_right(rest, LOG_SHIFT) + LOG_OUTPUT.zero, -128, 127)

@@ -58,15 +58,13 @@ class Lookup(Op):
             return TABLES[self.function](x, y, self.alpha)
         steps = np.clip(self.real(reals(x)) / y.scale, -1e6, 1e6)
         rounded = np.copysign(np.floor(np.abs(steps) + 0.5), steps)
-        results: Array = np.clip(rounded + y.zero, INT8_MIN, INT8_MAX).astype(np.int8)
-        return results
+        return np.asarray(np.clip(rounded + y.zero, INT8_MIN, INT8_MAX).astype(np.int8))
 
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
             with np.errstate(over="ignore"):
                 return self.real(x).astype(np.float32)
-        results: Array = self.table(node.ins[0].type, node.out.type)[x.astype(np.int64) - INT8_MIN]
-        return results
+        return np.asarray(self.table(node.ins[0].type, node.out.type)[x.astype(np.int64) - INT8_MIN])
 
     def tangent(self, x: Type) -> tuple[Lookup, QParams]:
         """Return what gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
@@ -117,8 +115,7 @@ class PRelu(Op):
 
     def ref(self, node: Node, x: Array, slope: Array) -> Array:
         if x.dtype == np.float32:
-            chosen: Array = np.where(x >= 0, x, x * slope)
-            return chosen
+            return np.asarray(np.where(x >= 0, x, x * slope))
         above, below = self.multipliers(node)
         steps = x.astype(np.int64) - node.ins[0].type.zero
         products = steps * (slope.astype(np.int64) - node.ins[1].type.zero)

@@ -1,7 +1,5 @@
 """The loss as an object: all that follows from its choice, its labels, right answers, chance level and outputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -3,8 +3,6 @@
 All but softmax cross-entropy are means, over outputs or cells, as PyTorch's are; the order of every sum is fixed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 
@@ -39,8 +37,7 @@ def _is_class(label: Array, classes: int) -> bool:
 
 def _mean(x: Array) -> Array:
     """Return the mean of some numbers, added one after another."""
-    mean: Array = sum_in_order(x.reshape(1, -1))[0] / F(x.size)
-    return mean
+    return np.asarray(sum_in_order(x.reshape(1, -1))[0] / F(x.size))
 
 
 def _guessing(classes: int) -> Chance:

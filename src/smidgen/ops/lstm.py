@@ -127,12 +127,10 @@ class LstmSlopes(RecurrentSlopes):
         tanh = int16.tanh(step.state, self.bits)
 
         def up_to_a_quarter(x: Array, gate: Array) -> Array:
-            slope: Array = (x * (gate * (ONE - gate) >> 15) + (1 << 20)) >> 21
-            return slope
+            return np.asarray((x * (gate * (ONE - gate) >> 15) + (1 << 20)) >> 21)
 
         def up_to_one(gate: Array, x: Array) -> Array:
-            slope: Array = (gate * (ONE - (x * x >> 15)) + (1 << 22)) >> 23
-            return slope
+            return np.asarray((gate * (ONE - (x * x >> 15)) + (1 << 22)) >> 23)
 
         back = (up_to_a_quarter(g, i), up_to_a_quarter(step.before, f), up_to_one(i, g), (f + 64) >> 7)
         to_i, to_f, to_g, share = (part * free for part in back)

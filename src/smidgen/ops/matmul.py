@@ -1,7 +1,5 @@
 """The product of two tensors that are both computed, matrix by matrix, and its gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen import numerics
@@ -66,8 +64,7 @@ class MatMul(Op):
 
     def ref(self, node: Node, a: Array, b: Array) -> Array:
         if a.dtype == np.float32:
-            product: Array = turned(a, self.transpose_a) @ turned(b, self.transpose_b)
-            return product
+            return np.asarray(turned(a, self.transpose_a) @ turned(b, self.transpose_b))
         left, right = (x.astype(np.float64) - v.type.zero for x, v in zip((a, b), node.ins, strict=True))
         sums = (turned(left, self.transpose_a) @ turned(right, self.transpose_b)).astype(np.int64)
         return numerics.to_int8(numerics.multiply(sums, *self.multiplier(node)), node.out.type.zero)

@@ -4,8 +4,6 @@ With n elements of int8 x, their sum S and their sum of squares Q, (x − mean) 
 V = n·Q − S² + n²·ε / s², s the step of x. All of it is exact but the root, which is taken of 64 bits.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -255,8 +253,7 @@ class NormalizeGrad(GradOp):
         rest = g - mean - ((z * along) >> (2 * COARSE_BITS))
         factor = (made.inverse * size) >> size.bit_length()
         right = ROOT_BITS - made.half - size.bit_length() - self.fraction
-        sums: Array = (rest * factor) >> np.clip(right, 0, 63)
-        return sums
+        return np.asarray((rest * factor) >> np.clip(right, 0, 63))
 
     def bound(self, node: Node) -> int:
         most = largest_sum(node.ins[1].type, self.split(node).size, self.epsilon)
@@ -271,8 +268,7 @@ class NormalizeGrad(GradOp):
 def _mean(x: Array, size: int) -> Array:
     """Return the mean over the elements, towards zero."""
     total = x.sum(axis=2, keepdims=True)
-    mean: Array = np.sign(total) * (np.abs(total) // size)
-    return mean
+    return np.asarray(np.sign(total) * (np.abs(total) // size))
 
 
 @op
@@ -291,5 +287,4 @@ class BatchNorm(Op):
         return Type(x.shape, x.dtype)
 
     def ref(self, node: Node, x: Array, scale: Array, shift: Array) -> Array:
-        y: Array = x * scale + shift
-        return y
+        return np.asarray(x * scale + shift)

@@ -1,7 +1,5 @@
 """Learning in one pass: a sample is added to sums of integers, and a head is made of them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen.errors import GraphError

@@ -1,7 +1,5 @@
 """Max and average pooling, the mean over a whole map, and the gradients of all three."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,8 +45,7 @@ class Pool(PoolWindow, Op):
     def limit(self, node: Node, y: Array) -> Array:
         float_limits = numerics.activation_limits(self.activation)
         if node.out.type.dtype == "float32":
-            limited: Array = np.clip(y, *float_limits).astype(np.float32)
-            return limited
+            return np.asarray(np.clip(y, *float_limits).astype(np.float32))
         return numerics.to_int8(y, 0, *numerics.activation_range(self.activation, node.out.type))
 
     def row_window(self, node: Node) -> RowWindow:
@@ -130,8 +127,7 @@ class Mean(Op):
 
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
-            mean: Array = x.mean(axis=(1, 2), dtype=np.float32, keepdims=self.keep_dims)
-            return mean
+            return np.asarray(x.mean(axis=(1, 2), dtype=np.float32, keepdims=self.keep_dims))
         total = (x.astype(np.int64) - node.ins[0].type.zero).sum(axis=(1, 2), keepdims=self.keep_dims)
         return numerics.to_int8(numerics.multiply(total, *self.multiplier(node)), node.out.type.zero)
 

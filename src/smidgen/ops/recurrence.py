@@ -154,8 +154,7 @@ def gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling
 
 
 def sigmoid(x: Array) -> Array:
-    y: Array = 0.5 + 0.5 * np.tanh(x / 2)
-    return y
+    return np.asarray(0.5 + 0.5 * np.tanh(x / 2))
 
 
 class RecurrentSlopes(Op, ABC):
@@ -214,8 +213,7 @@ def mantissas(weights: Type) -> tuple[Array, int]:
 
 
 def limited(x: Array) -> Array:
-    limited: Array = np.clip(x, -MOST, MOST)
-    return limited
+    return np.asarray(np.clip(x, -MOST, MOST))
 
 
 def shifted(x: Array, bits: int) -> Array:
@@ -237,8 +235,7 @@ def through(weights: Array, scale: Array, places: int, dz: Array) -> Array:
 
 def _through_reals(weights: Array, dz: Array) -> Array:
     """Pass gates' gradients [gates, cells] back through weights of real numbers."""
-    sums: Array = np.einsum("gc,gci->i", dz, weights)
-    return sums
+    return np.asarray(np.einsum("gc,gci->i", dz, weights))
 
 
 @dataclass(frozen=True, eq=False)

@@ -235,8 +235,7 @@ class ResizeBilinear(Op):
             return _blend(x, rows.reals(), columns.reals(), np.float32(1))
         total = _blend(x.astype(np.int64), rows.integers(), columns.integers(), np.int64(ONE))
         size = (np.abs(total) + (1 << (2 * BITS - 1))) >> (2 * BITS)
-        made: Array = (np.sign(total) * size).astype(np.int8)
-        return made
+        return np.asarray((np.sign(total) * size).astype(np.int8))
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         _, h, w, _ = node.ins[0].type.shape
@@ -258,8 +257,7 @@ def _blend(x: Array, rows: Between, columns: Between, one: np.generic) -> Array:
     upper, lower = x[:, rows.lower], x[:, rows.upper]
     a, b = upper[:, :, columns.lower] * (one - down), lower[:, :, columns.lower] * down
     c, d = upper[:, :, columns.upper] * (one - down), lower[:, :, columns.upper] * down
-    total: Array = a * (one - right) + b * (one - right) + c * right + d * right
-    return total
+    return np.asarray(a * (one - right) + b * (one - right) + c * right + d * right)
 
 
 @op
@@ -294,8 +292,7 @@ class ResizeBilinearGrad(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         (dy,), (rows, columns) = operands, self.shares(node.ins[0].type)
         kind = np.int64 if self.lowered else np.float32
-        total: Array = np.einsum("yr,xc,nyxk->nrck", rows.astype(kind), columns.astype(kind), dy.astype(kind))
-        return total
+        return np.asarray(np.einsum("yr,xc,nyxk->nrck", rows.astype(kind), columns.astype(kind), dy.astype(kind)))
 
     def bound(self, node: Node) -> int:
         rows, columns = self.shares(node.ins[0].type)

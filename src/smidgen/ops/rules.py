@@ -5,8 +5,6 @@ samples the rule decides how much of it moves the weight and how much stays. A n
 name, and what `smg_follow_rule` of the runtime's `step.h` makes of its fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -121,8 +119,7 @@ class MaxAbs(Op):
         return SCALAR
 
     def ref(self, node: Node, x: Array) -> Array:
-        largest: Array = np.fmax.reduce(np.abs(x), axis=None, initial=np.float32(0)).reshape(1)
-        return largest
+        return np.asarray(np.fmax.reduce(np.abs(x), axis=None, initial=np.float32(0)).reshape(1))
 
     def params(self, node: Node) -> Params:
         return {"n": node.ins[0].type.size}

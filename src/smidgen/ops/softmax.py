@@ -1,7 +1,5 @@
 """Softmax in int8, on gemmlowp's fixed-point arithmetic as TFLite's reference kernel uses it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -67,8 +65,7 @@ class Softmax(Op):
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
             e = np.exp((x - x.max(axis=-1, keepdims=True)) * np.float32(self.beta))
-            y: Array = e / e.sum(axis=-1, keepdims=True)
-            return y
+            return np.asarray(e / e.sum(axis=-1, keepdims=True))
         scaled, counts, total = self.sums(node.ins[0].type, x)
         scale, over = reciprocal(total)
         y = shift_right(INT32.product(scale, INT32.exp_negative(scaled, DIFF_BITS)), over + 31 - 8) - 128
@@ -123,8 +120,7 @@ class SoftmaxGrad(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         dy, y = operands
         if y.dtype == np.float32:
-            real: Array = y * (dy - (y * dy).sum(axis=-1, keepdims=True))
-            return real
+            return np.asarray(y * (dy - (y * dy).sum(axis=-1, keepdims=True)))
         shares = y.astype(np.int64 if self.lowered else np.float64) - node.ins[1].type.zero
         moved = dy.astype(shares.dtype)
         rest = SHARES * moved - (shares * moved).sum(axis=-1, keepdims=True)

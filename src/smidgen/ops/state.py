@@ -4,8 +4,6 @@ A variable is state that a streaming network carries from one run to the next. A
 `Assign` names what replaces it once nobody reads the old value any more.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from smidgen.errors import GraphError

@@ -1,7 +1,5 @@
 """Rows brought to the length of one, as TFLite's int8 kernel does it, and the gradient of that by integers alone."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -36,8 +34,7 @@ class UnitNorm(Op):
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:
             length = np.sqrt((x * x).sum(axis=-1, keepdims=True))
-            y: Array = x / np.maximum(length, np.float32(LEAST_LENGTH))
-            return y
+            return np.asarray(x / np.maximum(length, np.float32(LEAST_LENGTH)))
         steps = x.astype(np.int64) - node.ins[0].type.zero
         squares = (steps * steps).sum(axis=-1)
         roots = np.array([inverse_root(int(n)) for n in squares.ravel()], np.int64).reshape(*squares.shape, 2)
@@ -84,8 +81,7 @@ class UnitNormGrad(GradOp):
         least = LEAST_LENGTH if x.dtype == np.float32 else 1.0
         length = np.maximum(np.sqrt((wide * wide).sum(axis=-1, keepdims=True)), least)
         y = wide / length
-        real: Array = ((dy - y * (y * dy).sum(axis=-1, keepdims=True)) / length).astype(np.float32)
-        return real
+        return np.asarray(((dy - y * (y * dy).sum(axis=-1, keepdims=True)) / length).astype(np.float32))
 
     def _whole_sums(self, dy: Array, x: Array) -> Array:
         """Return the same in integers, with `fraction` bits after the point."""
@@ -95,8 +91,7 @@ class UnitNormGrad(GradOp):
         y = (x * inverse) >> (ROOT_BITS - UNIT_BITS - half)
         along = (dy * y).sum(axis=-1, keepdims=True)
         rest = (dy << UNIT_BITS) - ((y * along) >> UNIT_BITS)
-        sums: Array = (rest * inverse) >> np.clip(ROOT_BITS + UNIT_BITS - half - self.fraction, 0, 63)
-        return sums
+        return np.asarray((rest * inverse) >> np.clip(ROOT_BITS + UNIT_BITS - half - self.fraction, 0, 63))
 
     def bound(self, node: Node) -> int:
         most = largest_sum(node.ins[1].type.shape[-1])

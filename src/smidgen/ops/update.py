@@ -4,8 +4,6 @@ A trained weight is W = w · 2^f + fraction − half: w is the int8 the forward 
 f = weight_bits − 8 further bits, packed. QAS is the factor 1 / s_w² (weights) or 1 / (s_x·s_w)² (biases).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
@@ -48,15 +46,13 @@ def pack(fraction: Array, bits: int) -> Array:
     padded = np.zeros(-(-fraction.size // each) * each, np.uint8)
     padded[: fraction.size] = fraction
     shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
-    packed: Array = np.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1)
-    return packed
+    return np.asarray(np.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1))
 
 
 def unpack(packed: Array, bits: int, size: int) -> Array:
     each = 8 // bits
     shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
-    fractions: Array = ((packed[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:size]
-    return fractions
+    return np.asarray(((packed[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:size])
 
 
 @dataclass(frozen=True)

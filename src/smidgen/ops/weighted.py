@@ -1,7 +1,5 @@
 """Layers with weights, (x, weights, bias) → y, and what they answer for themselves; `conv` and `dense` have them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -45,13 +43,11 @@ class Weighted(Op):
         if self.groups == 1:
             return numbers
         group = np.arange(w.shape[0]) // (w.shape[0] // self.groups)
-        each: Array = numbers.reshape(-1, w.shape[-1])[group][:, None, None]
-        return each
+        return np.asarray(numbers.reshape(-1, w.shape[-1])[group][:, None, None])
 
     def sum_outputs(self, products: Array) -> Array:
         """Return the sum for each output channel of what has the shape of the weights."""
-        total: Array = products.sum(axis=tuple(axis for axis in range(products.ndim) if axis != self.weight_axis))
-        return total
+        return np.asarray(products.sum(axis=tuple(axis for axis in range(products.ndim) if axis != self.weight_axis)))
 
     def taps(self, w: Array) -> int:
         """Return how many products make one output."""

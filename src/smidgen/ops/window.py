@@ -1,7 +1,5 @@
 """The geometry that convolutions and pools share: kernel, stride, padding and dilation over NHWC maps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,8 +51,7 @@ class Window:
         padded = np.pad(x[0], ((top, bottom), (left, right), (0, 0)), constant_values=fill)
         views = np.lib.stride_tricks.sliding_window_view(padded, self.reach, axis=(0, 1))
         strided = views[:: self.stride[0], :: self.stride[1], :, :: self.dilation[0], :: self.dilation[1]]
-        result: Array = strided.transpose(0, 1, 3, 4, 2)
-        return result
+        return np.asarray(strided.transpose(0, 1, 3, 4, 2))
 
     def params(self, x: Type, y: Type) -> Params:
         """Return the geometry fields every spatial kernel's parameter struct begins with."""

@@ -4,8 +4,6 @@ A batch of a tensor has one axis more, in front: [samples, *shape]. Constants ha
 reference's byte for byte; float32 sums are taken in another order and differ in their last bits.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -142,8 +140,7 @@ def accumulate(node: Node, x: Array, w: Array, b: Array) -> Array:
         acc = _convolve(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type), op.groups)[:, None]
     else:
         acc = _depthwise(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type))[:, None]
-    sums: Array = (acc.astype(np.int64) if whole else acc) + b
-    return sums
+    return np.asarray((acc.astype(np.int64) if whole else acc) + b)
 
 
 def _taps(x: Array, window: Window) -> Iterator[tuple[int, int, Array]]:

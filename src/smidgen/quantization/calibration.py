@@ -1,7 +1,5 @@
 """Calibration: the range each tensor takes on real samples, by one of four methods."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Literal, get_args

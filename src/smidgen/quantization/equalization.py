@@ -5,8 +5,6 @@ f(s·x) = s·f(x): so for no activation and for ReLU, and for pools, means and g
 is left alone.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

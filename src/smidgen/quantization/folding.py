@@ -1,7 +1,5 @@
 """Passes over float graphs that leave fewer and simpler layers; each keeps what the graph computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Float graph + ranges → int8 graph: tensors that share a quantization, rounded constants, corrected biases."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ that it was not trained on, a network chooses one class for everything, which pr
 here and of another there. Confidence alone would mislead: numbers that are far too large make every network confident.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

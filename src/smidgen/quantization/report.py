@@ -1,7 +1,5 @@
 """The noise of an int8 graph against its float graph, layer by layer."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Differentiation at compile time: walk the graph backward and emit ordinary ops."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The result is an ordinary graph: inputs image, label and learning rate; outputs 
 that learns is state. `passes` makes it small, planning and code generation treat it as any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

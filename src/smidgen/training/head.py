@@ -1,7 +1,5 @@
 """The head of a network, and where it begins: what comes before it learns by a scheme, the head itself always does."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from smidgen.errors import TrainingError

@@ -4,8 +4,6 @@
 rounded once; `lower` then gives every gradient its place in the step state and its stream of random bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

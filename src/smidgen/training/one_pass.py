@@ -1,7 +1,5 @@
 """Learning in one pass beside a training step: the frozen network to the sums, and the head that they give."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

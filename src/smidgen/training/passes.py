@@ -1,7 +1,5 @@
 """Passes over training graphs: each a function from graph to graph, verified after, that keeps every byte computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """Tensors that learn, constants turned into state with steps that are scaled, and the head: the model's own or new."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Literal
