@@ -243,7 +243,7 @@ def _values(cls: type[Op] | type[Preprocessing] | type[LogMel] | type[Roles], at
     return values
 
 
-def _value(cls: type[Any], key: str, parsed: ast.expr) -> object:
+def _value(cls: Any, key: str, parsed: ast.expr) -> object:
     """Return the value of a field: an object, given as a call, or a literal."""
     if key not in (f.name for f in fields(cls)):
         raise GraphError(f"{cls.__name__} has no attribute {key}")
