@@ -1,39 +1,45 @@
-"""What `fit` keeps on data nothing was tuned on, beside the head, published and searched schemes, and everything.
+"""Every candidate of `fit` at every rate, judged by samples held back and by the test samples.
 
-Every way learns as long as `fit` would let it, at the rate that samples held back choose; all but what `fit` keeps
-begin with a head at zero. All are runs of one bench, which computes what frozen layers make of a dozen views of each
-sample once; the test samples judge at the end. Everything (`full`) takes the rate of the published scheme.
+The runs of all cases of a network are fleets on a GPU: runs behind the same cut, of as many steps, take those steps
+together, whichever case they belong to. What `fit` would choose is worked out from their scores, so that a rule can be
+judged without any new run, and beside it stand the head, searched and published schemes, and the searched scheme as it
+learned before heads began at zero (`drawn head`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import numpy as np
 
 from smidgen.data import Augment, Data, Samples
-from smidgen.ir import Graph
+from smidgen.ir import Array, Graph
 from smidgen.learning import Course
 from smidgen.selection.analysis import usual_epochs
-from smidgen.selection.choice import Row
 from smidgen.selection.estimates import shipped_or_estimated
-from smidgen.selection.folds import Fold
-from smidgen.selection.judging import Recipe, Run, make_bench
-from smidgen.selection.ladder import FROM_NEW, Effort, climb
-from smidgen.selection.launchers import find_launcher
+from smidgen.selection.folds import Fold, make_folds
+from smidgen.selection.judging import Bench, Recipe, Run, make_bench
+from smidgen.selection.ladder import FINALISTS, FROM_NEW, FROM_ONE_PASS, JUDGES, SAMPLES, STEPS, Effort
 from smidgen.selection.proposals import propose
 from smidgen.selection.trials import limit_samples
+from smidgen.simulation.apart import Lane, learn_apart
 from smidgen.targets import find
 from smidgen.targets.boards import parse_size
-from smidgen.training import Options
+from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
+from smidgen.training.weights import with_drawn_head
 
-TESTED = 2_000  # test samples, at most
+TESTED = 1_000  # test samples, at most
 BOARD = "cortex-m7"
+LANES = 160  # devices of a fleet, at most
+DRAWN = "drawn head"  # what a new head began as before it began at zero
+Part = Literal["whole", "course"]
 
 
 @dataclass(frozen=True)
@@ -50,17 +56,22 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to learn in a case: top-1 of the test samples, and what samples held back had shown."""
+class Arm:
+    """One run of a case: a candidate at a rate, and which samples that judged it were right; None where it diverged."""
 
     case: Case
-    way: str
-    kept: str  # the candidate that the samples held back chose
-    learning_rate: float
-    judged: float | None
-    error: float
-    top1: float
+    candidate: str
+    start: str
+    scheme: str
+    biases: int
     sram_bytes: int
+    promised: bool
+    rate: float  # of the trial of all steps; those of the other parts follow from it
+    part: Part
+    steps: int
+    fold: int
+    count: int  # samples that judged
+    right: str | None  # hexadecimal, a bit for each
 
 
 def some_of_each(data: Data, each: int | None, seed: int) -> Data:
@@ -75,52 +86,101 @@ def some_of_each(data: Data, each: int | None, seed: int) -> Data:
     return replace(data, train=data.train.at(sorted(int(place) for place in kept)))
 
 
-def offered(case: Case, graph: Graph, classes: int) -> tuple[Recipe, ...]:
-    """Return the candidates of a fit."""
+def offered(case: Case, graph: Graph, classes: int, published: Sequence[str]) -> tuple[Recipe, ...]:
+    """Return the candidates of a fit, then published schemes."""
     options = Options(classes, seed=case.seed)
-    return propose(graph, shipped_or_estimated(graph), parse_size(case.budget), find(BOARD), options).candidates
+    found = propose(graph, shipped_or_estimated(graph), parse_size(case.budget), find(BOARD), options).candidates
+    return (*found, *(Recipe(load_scheme(name, graph), "new head", 0) for name in published))
 
 
-def ways_of(
-    case: Case, graph: Graph, whole: Data, candidates: Sequence[Recipe], published: Sequence[str], workers: int
-) -> Iterator[Way]:
-    """Yield what `fit` keeps, the head, the searched scheme and published ones, each judged once by test samples."""
+@dataclass(frozen=True, eq=False)
+class Bed:
+    """A case ready to run: its bench, whose last fold is judged by the test samples, and its runs."""
+
+    case: Case
+    bench: Bench
+    runs: tuple[tuple[Recipe, float, Part, Run, bool], ...]  # the last: from a drawn head
+    graphs: dict[int, Any] = field(default_factory=dict)
+
+    def lane(self, run: Run, drawn: bool) -> Lane:
+        lane = self.bench._lane(run)
+        if not drawn:
+            return lane
+        return replace(lane, state=dict(lane.state) | _drawn(lane.graph, self.case.seed))
+
+
+def _drawn(graph: Graph, seed: int) -> dict[str, Array]:
+    return {value.name: array for value, array in with_drawn_head(graph, seed).state.items()}
+
+
+def bed_of(case: Case, graph: Graph, whole: Data, candidates: Sequence[Recipe]) -> Bed:
+    """Compute what frozen layers make of all samples of a case."""
     data = some_of_each(whole, case.each, case.seed)
-    options = Options(len(data.classes), seed=case.seed)
+    classes = len(data.classes)
+    options = Options(classes, seed=case.seed)
     course = Course(usual_epochs(len(data.train)), 0.0, augment=Augment(), seed=case.seed)
-    steps = course.epochs * len(data.train)
-    launcher = find_launcher(None, workers, None)
-    fit = climb(graph, data, candidates, options, course, effort=case.effort, launcher=launcher)
-    tried = [Trial("fit", fit.candidate, fit.learning_rate, fit.rows[fit.chosen] if fit.rows else None)]
-    rows = {row.name: row for row in fit.rows}
-    searched = [one for one in candidates if one.scheme.name.startswith("searched")][:1]
-    for name, one in (("head", candidates[0]), *(("searched", one) for one in searched)):
-        row = rows.get(one.name)
-        rate = (row.learning_rate or 0.0) * math.sqrt(min(1.0, row.steps / steps)) if row else FROM_NEW[1]
-        tried.append(Trial(name, one, rate, row))
-    for name in published:
-        one = Recipe(load_scheme(name, graph), "new head", 0)
-        if name == "full" or not fit.rows:  # its trials take too long, or there is nothing to judge them with
-            tried.append(Trial(name, one, tried[-1].rate, None))
-        else:
-            found = climb(graph, data, (one,), options, course, effort="quick", launcher=launcher)
-            tried.append(Trial(name, one, found.learning_rate, found.rows[0]))
-    train, test = data.train, limit_samples(data.test, TESTED, len(data.classes))
+    train = limit_samples(data.train, SAMPLES[case.effort], classes)
+    test = limit_samples(data.test, TESTED, classes)
+    folds = make_folds(train, classes, case.seed)
     both = Samples((*train.images, *test.images), (*train.labels, *test.labels))
-    fold = Fold(tuple(range(len(train))), tuple(range(len(train), len(both))))
-    with closing(make_bench(graph, options, course, tuple(t.recipe for t in tried), both, (fold,), steps)) as bench:
-        for place, way in enumerate(tried):
-            scores = bench.run(Run(place, way.rate, steps if way.recipe.steps else 0, 0))
-            top1 = math.fsum(scores) / len(scores) if scores else 0.0
-            judged, error = (way.row.score, way.row.error) if way.row else (None, 0.0)
-            yield Way(case, way.name, way.recipe.name, way.rate, judged, error, top1, way.recipe.sram_bytes)
+    judge = Fold(tuple(range(len(train))), tuple(range(len(train), len(both))))
+    steps = course.epochs * len(data.train)
+    recipes = tuple(candidates)
+    first = min(len(folds), -(-JUDGES // len(folds[0].held)))
+    deep = [one for one in recipes if one.scheme.biases and one.steps]
+    rates = sum(len(FROM_ONE_PASS if one.start == "one pass" else FROM_NEW) for one in deep)
+    work = rates * first / 4 + min(FINALISTS, rates) * len(folds)
+    trial = max(min(int(STEPS[case.effort] / work), steps), 64)
+    bench = make_bench(graph, options, course, recipes, both, (*folds, judge), steps)
+    for one, back in zip(recipes, bench.backs, strict=True):
+        if one.scheme not in bench.programs:
+            training = build_training(back.model, back.scheme(one.scheme), options, bench._examples(back))
+            bench.programs[one.scheme] = SimpleNamespace(graph=passes.run(training.step))  # type: ignore[assignment]
+    return Bed(case, bench, tuple(_runs(recipes, len(folds), trial, steps)))
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A way that is to be judged: what learns, at which rate, and how samples held back judged it."""
+def _runs(
+    recipes: tuple[Recipe, ...], folds: int, trial: int, steps: int
+) -> Iterator[tuple[Recipe, float, Part, Run, bool]]:
+    """Yield every run: trials on every fold, and the course."""
+    for place, one in enumerate(recipes):
+        taken = (trial if one.scheme.biases else steps) if one.steps else 0
+        once = one.start == "one pass"
+        for rate in (FROM_ONE_PASS if once else FROM_NEW) if one.steps else (0.0,):
+            for drawn in (False, True) if one.most and one.start == "new head" else (False,):
+                for fold in range(folds):
+                    yield one, rate, "whole", Run(place, rate, taken, fold), drawn
+                longer = math.sqrt(min(1.0, taken / steps)) if taken else 1.0
+                yield one, rate, "course", Run(place, rate * longer, steps if taken else 0, folds), drawn
 
-    name: str
-    recipe: Recipe
-    rate: float
-    row: Row | None
+
+def measure(beds: Iterable[Bed], device: str, end: float = math.inf) -> Iterator[Arm]:
+    """Run everything of some cases of one network and one set of classes, in fleets."""
+    alike: dict[object, list[tuple[Bed, Recipe, float, Part, Run, bool]]] = {}
+    for bed in beds:
+        for recipe, rate, part, run, drawn in bed.runs:
+            alike.setdefault((run.steps, bed.bench.backs[run.candidate].value), []).append(
+                (bed, recipe, rate, part, run, drawn)
+            )
+    for some in alike.values():
+        for at in range(0, len(some), LANES):
+            if time.time() > end:
+                return
+            group = some[at : at + LANES]
+            lanes = [bed.lane(run, drawn) for bed, *_, run, drawn in group]
+            for (bed, recipe, rate, part, run, drawn), found in zip(group, learn_apart(lanes, device), strict=True):
+                yield _arm(bed, recipe, rate, part, run, drawn, found)
+
+
+def _arm(
+    bed: Bed, recipe: Recipe, rate: float, part: Part, run: Run, drawn: bool, found: tuple[int, ...] | None
+) -> Arm:
+    labels = [bed.bench.samples.labels[place] for place in bed.bench.folds[run.fold].held]
+    right = None
+    if found is not None:
+        bits = "".join("1" if c == label else "0" for c, label in zip(found, labels, strict=True))
+        right = f"{int(bits, 2):x}"
+    return Arm(
+        bed.case, recipe.name, DRAWN if drawn else recipe.start, recipe.scheme.name, recipe.scheme.biases,
+        recipe.sram_bytes, recipe.most, rate, part, run.steps, run.fold, len(labels), right,
+    )  # fmt: skip

@@ -12,12 +12,19 @@ import io
 import sys
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
+
+from experiments.sheets import read_sheets
+from smidgen.data.samples import evenly
 
 SIDE, QUALITY = 160, 80
 LEARNED, TESTED = 30, 20  # images of a class of Caltech-101, at most
+KEPT, KEPT_OF_FEW, FEW, KEPT_TO_TEST = 25, 60, 20, 1_000  # of a class, of one of few, and in all
+SCENES_LEARNED, SCENES_TESTED = 200, 300  # and of the scenes
 
 
 def listed_caltech(clone: Path) -> tuple[list[Path], list[Path]]:
@@ -42,7 +49,24 @@ def listed_cartoons(clone: Path) -> tuple[list[Path], list[Path]]:
     return [one for place, one in enumerate(found) if place % 3], found[::3]
 
 
-SETS = {"caltech101": listed_caltech, "cartoons": listed_cartoons}
+def listed_clothing(clone: Path) -> tuple[list[Path], list[Path]]:
+    """Return the photographs of clothes to learn from and to test with."""
+    return sorted((clone / "train").glob("*/*.jpg")), sorted((clone / "test").glob("*/*.jpg"))
+
+
+def listed_scenes(clone: Path) -> tuple[list[Path], list[Path]]:
+    """Return the scenes to learn from and to test with."""
+
+    def images(split: str, most: int) -> list[Path]:
+        folders = sorted((clone / split / split).iterdir())
+        return [path for folder in folders for path in sorted(folder.glob("*.jpg"))[:most]]
+
+    return images("seg_train", SCENES_LEARNED), images("seg_test", SCENES_TESTED)
+
+
+SETS = {
+    "caltech101": listed_caltech, "cartoons": listed_cartoons, "clothing": listed_clothing, "scenes": listed_scenes,
+}  # fmt: skip
 
 
 def write(parts: tuple[list[Path], list[Path]], output: Path) -> None:
@@ -63,6 +87,40 @@ def shrunk(path: Path) -> bytes:
         return kept.getvalue()
 
 
+def write_limited(source: Path, output: Path) -> None:
+    """Write part of a data set as the files that it has."""
+    files = dict(_tiles(source)) if source.stem == "cifar10" else dict(_files(source))
+    of_class: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(files):
+        split, label, _ = name.split("/")
+        of_class.setdefault((split, label), []).append(name)
+    classes = len({label for _, label in of_class})
+    most = {"train": KEPT if classes > FEW else KEPT_OF_FEW, "test": -(-KEPT_TO_TEST // classes)}
+    with zipfile.ZipFile(output, "w") as archive:
+        for (split, _), names in of_class.items():
+            for name in evenly(names, min(most[split], len(names))):
+                archive.writestr(name, files[name])
+
+
+def _files(source: Path) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(source) as archive:
+        for name in archive.namelist():
+            if name.count("/") == 2 and name.startswith(("train/", "test/")) and not name.endswith("/"):
+                yield name, archive.read(name)
+
+
+def _tiles(source: Path) -> Iterator[tuple[str, bytes]]:
+    data = read_sheets(source)
+    for split, samples in (("train", data.train), ("test", data.test)):
+        for place, label in enumerate(samples.labels):
+            kept = io.BytesIO()
+            Image.fromarray(np.asarray(samples.images[place])).save(kept, "png")
+            yield f"{split}/{data.classes[label]}/{place:05}.png", kept.getvalue()
+
+
 if __name__ == "__main__":
-    _, name, clone, output = sys.argv
-    write(SETS[name](Path(clone)), Path(output))
+    _, name, given, output = sys.argv
+    if name == "limit":
+        write_limited(Path(given), Path(output))
+    else:
+        write(SETS[name](Path(given)), Path(output))

@@ -17,9 +17,11 @@ from smidgen.callbacks import ignore
 from smidgen.data import Data, Samples
 from smidgen.learning import Course, LearningError
 from smidgen.selection.choice import Choice
-from smidgen.selection.folds import CROSS, FEW, FOLDS, MORE_FOLDS, make_folds
+from smidgen.selection.folds import CROSS, FOLDS, MORE_FOLDS, make_folds
 from smidgen.selection.judging import Recipe, Run, Scores
 from smidgen.selection.ladder import climb
+from smidgen.selection.priors import DOUBT, FEW, OFF, SPREAD, expected_gain, gain_elsewhere
+from smidgen.selection.rates import BATCH
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
 from tests.support.networks import inverted_residual
@@ -30,7 +32,7 @@ DATA = draw_shapes(40, 2)
 COURSE = Course(3, 0.0, seed=1)
 HEAD = Recipe(load_scheme("head", GRAPH), "new head", 1_000)
 CHEAP = Recipe(load_scheme("bias:2", GRAPH), "new head", 2_000)
-DEAR = Recipe(load_scheme("last:2", GRAPH), "new head", 3_000, promised=True)
+DEAR = Recipe(load_scheme("last:2", GRAPH), "new head", 3_000, most=True)
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,10 @@ def test_of_many_samples_a_quarter_is_held_back_once() -> None:
     assert len(fold.held) == pytest.approx((CROSS + 1) / FOLDS, abs=3)
 
 
-def test_what_contributions_promise_is_kept_where_others_are_within_the_error() -> None:
-    found = kept(right(0.81, 0.82, 0.80))
+def test_what_gains_most_on_other_data_is_kept_where_samples_cannot_tell() -> None:
+    found = kept(right(0.80, 0.70, 0.795))
     assert found.candidate == DEAR
-    assert "what contributions promise the most; bias:2 reaches" in found.reason
+    assert "by what both gain on other data this one is expected to be better" in found.reason
 
 
 def test_what_answers_every_sample_alike_is_kept_where_it_is_cheaper() -> None:
@@ -98,15 +100,35 @@ def test_what_answers_every_sample_alike_is_kept_where_it_is_cheaper() -> None:
     assert kept(right(0.7, 0.8, 0.9)).candidate == DEAR
 
 
-def test_what_is_clearly_better_is_kept_before_what_contributions_promise() -> None:
+def test_what_is_clearly_better_is_kept_before_what_gains_on_other_data() -> None:
     found = kept(right(0.9, 0.6, 0.6))
     assert found.candidate == HEAD
     assert "more learning harms here" in found.reason
+    assert kept(right(0.6, 0.9, 0.7)).candidate == CHEAP
 
 
-def test_of_two_that_are_better_alike_the_cheaper_is_kept_and_not_one_a_point_worse() -> None:
-    assert kept(right(0.9, 0.9, 0.6)).candidate == HEAD
-    assert kept(right(0.87, 0.9, 0.6)).candidate == CHEAP
+def test_a_kept_head_has_no_gains_elsewhere_and_the_cheapest_within_the_error_is_kept() -> None:
+    heads = [replace(one, start="kept head") for one in (HEAD, CHEAP, DEAR)]
+    launcher = Invented(right(0.79, 0.80, 0.80))
+    found = climb(GRAPH, DATA, heads, Options(len(SHAPES)), COURSE, effort="quick", launcher=launcher)
+    assert (found.candidate, found.rows[0].expected) == (heads[1], None)
+
+
+@given(st.floats(-0.1, 0.1), st.lists(st.sampled_from((-1.0, 0.0, 1.0)), min_size=2, max_size=400))
+def test_the_expected_gain_is_the_mean_of_the_posterior(elsewhere: float, seen: list[float]) -> None:
+    differences, gains = np.array(seen), np.linspace(-1.5, 1.5, 200_001)
+    error = (differences.var(ddof=1) + DOUBT) / len(seen) + OFF**2
+    log = -((gains - elsewhere) ** 2) / (2 * SPREAD**2) - (gains - differences.mean()) ** 2 / (2 * error)
+    likely = np.exp(log - log.max())
+    assert expected_gain(elsewhere, differences) == pytest.approx(
+        float((gains * likely).sum() / likely.sum()), abs=1e-6
+    )
+
+
+def test_gains_elsewhere_are_those_of_the_nearest_rate() -> None:
+    assert gain_elsewhere(DEAR, 0.5 / BATCH, FEW) == pytest.approx(0.020)
+    assert gain_elsewhere(DEAR, 0.5 / BATCH, FEW + 1) == pytest.approx(0.023)
+    assert gain_elsewhere(replace(HEAD, start="one pass", steps=False), 0.0, 5) == pytest.approx(0.016)
 
 
 def test_candidates_that_diverge_are_not_kept_and_all_of_them_end_in_a_sentence() -> None:

@@ -23,6 +23,7 @@ class Row:
     sram_bytes: int
     finalist: bool  # judged on every fold
     instructions: int | None = None  # per training sample on the board, where measured
+    expected: float | None = None  # gain over the head, by the samples held back and by other data
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,14 @@ class Choice:
 
     def table(self) -> str:
         """Return every candidate as a line of text, the best first."""
-        lines = [f"{'':2}{'what learns':<34}{'held back':>15}{'SRAM':>10}{'instructions':>14}  rate"]
+        lines = [f"{'':2}{'what learns':<34}{'held back':>15}{'gain':>7}{'SRAM':>10}{'instructions':>14}  rate"]
         for place, row in enumerate(self.rows):
             mark = "→ " if place == self.chosen else "  "
             rate = "" if row.learning_rate is None else of_batch(row.learning_rate)
             count = "" if row.instructions is None else f"{row.instructions / 1e6:.1f} M"
             short = "" if row.finalist else "  (short trial)"
-            cost = f"{row.sram_bytes:>10,}{count:>14}"
+            gain = "" if row.expected is None else f"{100 * row.expected:+.1f}"
+            cost = f"{gain:>7}{row.sram_bytes:>10,}{count:>14}"
             lines.append(f"{mark}{row.name:<34}{shown(row, self.chance):>15}{cost}  {rate}{short}")
         return "\n".join(lines)
 

@@ -51,7 +51,7 @@ class Recipe:
     sram_bytes: int
     steps: bool = True  # False: one pass is all, or with a kept head nothing is learned
     streamed: bool = True  # the board receives the image row by row
-    promised: bool = False  # contributions promise it the most
+    most: bool = False  # its scheme was searched for the whole budget
     on_board: bool = True  # False: the board has no room for the sums of one pass, which this machine does
 
     @property

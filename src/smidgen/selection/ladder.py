@@ -1,14 +1,14 @@
 """The ladder: candidates from cheap to dear, judged on samples held back, until the one to keep is known.
 
 A quarter of the samples is held back; of up to 2,000 samples each judges once, in 4 folds, or in 5 where no class has
-more than 10. Candidates are tried at a few rates by successive halving: all for a quarter of a trial's steps, the
-best six, each at its best rate, for half of them, and three for all steps on every fold, beside the head and the
-closed-form head. Steps of the head alone cost next to nothing, so it takes as many as the course has.
+more than 10. Candidates are tried at a few rates by successive halving: all for a quarter of a trial's steps, then the
+six most promising for all steps on every fold, beside the head and the closed-form head. Steps of the head alone cost
+next to nothing, so it takes as many as the course has.
 
-What contributions promise the most goes all the way, and is kept unless another is better by more than the standard
-error of their difference: few samples often prefer what is worse, and measured on six data sets that costs more than a
-promise that fails. A cheaper one is kept in its place only if it answers every sample alike. Of those that are better
-the best is kept, or the cheapest that is worse by no more than that error and a point.
+A candidate at a rate promises what it gains over the head on these samples, weighed against what its kind gained on
+other data (`priors.py`). What promises most is kept; of those that answer every sample alike, the cheapest. Where no
+such gains are known (a head that is kept, a loss without classes) the best is kept, or the cheapest that is worse by no
+more than the standard error of their difference, and by no more than a point.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from smidgen.selection.choice import SURE, Choice, Row, shown
 from smidgen.selection.folds import Fold, make_folds
 from smidgen.selection.judging import Bench, Recipe, Run, Scores, make_bench
 from smidgen.selection.launchers import Launcher, find_launcher
+from smidgen.selection.priors import AS_USUAL, expected_gain, gain_elsewhere
 from smidgen.selection.rates import BATCH
 from smidgen.selection.trials import limit_samples
 from smidgen.training import Options
@@ -43,8 +44,8 @@ JUDGES = 200  # samples that judge in the first round, where there are so many
 FROM_NEW = tuple(rate / BATCH for rate in (0.1, 0.4, 1.0, 2.5))
 FROM_ONE_PASS = tuple(rate / BATCH for rate in (0.05, 0.2, 1.0))
 HIGHER, HIGHEST = 2.5, 20.0 / BATCH  # the factor to the next rate where the highest was best, and where that ends
-SECOND, FINALISTS = 6, 3  # candidates in the second round, and those of the last that learn more than a head
-QUARTER, HALF, WHOLE = 1 / 4, 1 / 2, 1.0  # of the steps, in the three rounds
+FINALISTS = 6  # candidates at a rate in the last round, beside the heads
+QUARTER, WHOLE = 1 / 4, 1.0  # of the steps, in the two rounds
 ENOUGH = 30  # samples that judge, from which learning can be distinguished from chance
 POINT = 0.01  # of accuracy: a cheaper candidate is never kept where it seems to be worse by more
 
@@ -91,6 +92,7 @@ def climb(
     launcher, whole = launcher or find_launcher(None, None, None), course.epochs * len(data.train)
     ladder = _Ladder(ordered, folds, STEPS[effort], whole, learning_rate, launcher, tuple(beyond))
     ladder.scores, ladder.on_run, ladder.on_progress = dict(known or {}), on_run, on_progress
+    ladder.of_class = len(samples) / classes if classes else None
     ladder.bench = make_bench(
         model, options, course, ladder.everything, samples, folds, ladder.steps,
         lambda done, total: on_progress(LadderProgress("frozen layers", done, total)),
@@ -114,6 +116,7 @@ class _Judged:
     candidate: int
     row: Row
     scores: Array  # of each sample that judged
+    worth: float  # the gain to expect over the head, or the mean score
 
 
 class _Ladder:
@@ -122,6 +125,8 @@ class _Ladder:
     bench: Bench
     on_run: Callable[[Run, Scores], None]
     on_progress: Callable[[LadderProgress], None]
+    of_class: float | None  # samples, on average; None without classes
+    weighs: bool  # gains on other data are known, and what is seen on these samples is weighed against them
 
     def __init__(
         self,
@@ -147,9 +152,7 @@ class _Ladder:
     @property
     def work(self) -> float:
         """The work of all rounds in runs of all steps; steps of the head alone hardly count."""
-        first, second = QUARTER * self.first, HALF * min(2 * self.first, len(self.folds))
-        last = min(FINALISTS + 1, self.schemes) * len(self.folds)
-        return max(len(self.deep) * first + min(SECOND, self.schemes) * second + last, 1.0)
+        return max(len(self.deep) * QUARTER * self.first + min(FINALISTS, len(self.deep)) * len(self.folds), 1.0)
 
     def taken(self, candidate: int, part: float) -> int:
         """Return the steps of a run that takes a part of all."""
@@ -157,46 +160,57 @@ class _Ladder:
         return max(int((self.steps if one.scheme.biases else self.cheap) * part), LEAST_STEPS) if one.steps else 0
 
     def run(self) -> list[_Judged]:
-        """Return every candidate, the best first, finalists before others."""
+        """Return every candidate, the most promising first, finalists before others."""
         first = self._round(self.tried, QUARTER, self.first)
         while more := self._higher(first):
             first |= self._round(more, QUARTER, self.first)
-        deep, alone = list[Tried](), list[Tried]()
-        for i, one in enumerate(self.candidates):
-            (deep if one.scheme.biases else alone).append(self._at_best_rate(i, first))
-        second = self._round(_best(deep, first)[:SECOND], HALF, 2 * self.first)
-        final = [*_best(second, second)[:FINALISTS], *(one for one in deep if self.candidates[one[0]].promised), *alone]
-        last = self._round(list(dict.fromkeys(final)), WHOLE, len(self.folds))
-        found = []
-        for tried in (*deep, *alone):
-            for scores, part in ((last, WHOLE), (second, HALF), (first, QUARTER)):
-                if tried in scores:
-                    found.append(self._judged(tried, scores[tried], self.taken(tried[0], part), scores is last))
-                    break
-        return sorted(found, key=lambda one: (not one.row.finalist, _order(one.row.score), one.row.sram_bytes))
+        worth = self._worth(first)
+        alone = [one for i in range(len(self.candidates)) if not self._is_deep(one := self._at_best_rate(i, worth))]
+        deep = sorted((one for one in worth if self._is_deep(one)), key=lambda one: (-worth[one], one[1], one[0]))
+        final = dict.fromkeys([*self._usual_head(first), *alone, *deep[:FINALISTS]])
+        last = self._round(list(final), WHOLE, len(self.folds))
+        found, finally_worth = [], self._worth(last)
+        self.weighs = self.of_class is not None and bool(self._usual_head(last))
+        for i in range(len(self.candidates)):
+            is_finalist = any(one[0] == i for one in last)
+            scores, worth_of = (last, finally_worth) if is_finalist else (first, worth)
+            tried = self._at_best_rate(i, worth_of)
+            found.append(self._judged(tried, scores[tried], is_finalist, worth_of[tried]))
+        return sorted(found, key=lambda one: (not one.row.finalist, -one.worth, one.row.sram_bytes))
 
-    def _at_best_rate(self, candidate: int, scores: Mapping[Tried, Scores]) -> Tried:
-        """Return a candidate at its best rate; of equal ones at the lower.
+    def _is_deep(self, tried: Tried) -> bool:
+        return bool(self.candidates[tried[0]].scheme.biases)
 
-        What suits others that start alike counts as much as its own scores, which are few: a rate that was lucky with
-        one scheme alone would be chosen too often.
-        """
-        start, means = self.candidates[candidate].start, dict[Tried, float]()
-        for one, found in scores.items():
-            means[one] = sum(found) / len(found) if found else -math.inf
+    def _usual_head(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
+        """Return the new head at the usual rate, which gains are measured from; nothing where it is not tried."""
+        usual = math.log(AS_USUAL / BATCH)
+        heads = [
+            one for one, found in scores.items()
+            if found and not self._is_deep(one) and self.candidates[one[0]].start == "new head"
+        ]  # fmt: skip
+        return sorted(heads, key=lambda one: abs(math.log(one[1]) - usual))[:1]
 
-        def worth(tried: Tried) -> float:
-            same = (m for (i, rate), m in means.items() if rate == tried[1] and self.candidates[i].start == start)
-            alike = [m for m in same if m > -math.inf]  # one that diverged does not speak for others
-            return means[tried] + sum(alike) / max(len(alike), 1)
+    def _worth(self, scores: Mapping[Tried, Scores]) -> dict[Tried, float]:
+        """Return what each candidate at a rate is worth: the gain to expect over the head, or its mean score."""
+        head = self._usual_head(scores)
+        if self.of_class is None or not head:
+            return {one: sum(found) / len(found) if found else -math.inf for one, found in scores.items()}
+        usual = np.array(scores[head[0]])
+        return {
+            (i, rate): expected_gain(gain_elsewhere(self.candidates[i], rate, self.of_class), np.array(found) - usual)
+            if found else -math.inf
+            for (i, rate), found in scores.items()
+        }  # fmt: skip
 
-        return max((one for one in means if one[0] == candidate), key=lambda one: (worth(one), -one[1]))
+    def _at_best_rate(self, candidate: int, worth: Mapping[Tried, float]) -> Tried:
+        """Return a candidate at the rate at which it is worth most; of equal ones at the lower."""
+        return max((one for one in worth if one[0] == candidate), key=lambda one: (worth[one], -one[1]))
 
     def _higher(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
         """Return the next rate of every candidate that was best at the highest rate it was tried at."""
-        found = []
+        found, worth = [], self._worth(scores)
         for i, one in enumerate(self.candidates):
-            _, best = self._at_best_rate(i, scores)
+            _, best = self._at_best_rate(i, worth)
             if one.steps and self.rate is None and best < HIGHEST and best == max(rate for j, rate in scores if j == i):
                 found.append((i, HIGHER * best))
         return found
@@ -215,12 +229,13 @@ class _Ladder:
             return FROM_ONE_PASS
         return FROM_NEW
 
-    def _judged(self, tried: Tried, scores: Scores, steps: int, final: bool) -> _Judged:
+    def _judged(self, tried: Tried, scores: Scores, final: bool, worth: float) -> _Judged:
         one, found = self.candidates[tried[0]], np.array(scores or ())
         mean, error = _mean(found) if scores else (None, 0.0)
-        rate = tried[1] if one.steps else None
+        rate, steps = tried[1] if one.steps else None, self.taken(tried[0], WHOLE if final else QUARTER)
         row = Row(one.name, rate, mean, error, found.size, steps, one.sram_bytes, final and bool(scores))
-        return _Judged(tried[0], row, found)
+        expected = worth if self.weighs and scores else None
+        return _Judged(tried[0], replace(row, expected=expected), found, worth)
 
     def _round(self, tried: Sequence[Tried], part: float, folds: int, half: bool = False) -> dict[Tried, Scores]:
         """Return the scores of candidates at rates, on the first folds together; None where one diverged.
@@ -283,27 +298,13 @@ class _Ladder:
         return np.array(self._round([tried], WHOLE, len(self.folds), half)[tried] or ())
 
 
-def _order(score: float | None) -> float:
-    return math.inf if score is None else -score
-
-
-def _best(tried: Sequence[Tried] | Mapping[Tried, Scores], scores: Mapping[Tried, Scores]) -> list[Tried]:
-    """Return candidates at rates, the best first; of equal ones the lower rate, then the cheaper candidate."""
-
-    def order(one: Tried) -> tuple[float, float, int]:
-        found = scores[one]
-        return (_order(sum(found) / len(found) if found else None), one[1], one[0])
-
-    return sorted(tried, key=order)
-
-
 def _mean(scores: Array) -> tuple[float, float]:
     """Return the mean of scores and its standard error."""
     return float(scores.mean()), float(scores.std(ddof=1) / math.sqrt(len(scores))) if len(scores) > 1 else 0.0
 
 
 def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, samples: int) -> Choice:
-    """Keep the promised finalist, or one that is better by more than the error, or a cheaper one as good as that."""
+    """Keep what promises most, or a cheaper one that is as good as that."""
     finalists = [one for one in judged if one.row.finalist]
     if not finalists:
         raise LearningError(
@@ -314,12 +315,9 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
     best, level = able[0], list[_Judged]()
     for one in able:
         mean, error = _mean(best.scores - one.scores)
-        if mean <= (error if chance is None else min(error, POINT)):
+        within = mean <= (error if chance is None else min(error, POINT))
+        if np.array_equal(one.scores, best.scores) if ladder.weighs else within:
             level.append(one)
-    promised = next((one for one in able if ladder.candidates[one.candidate].promised), best)
-    mean, error = _mean(best.scores - promised.scores)
-    if mean <= error and ladder.candidates[promised.candidate].promised:
-        level = [one for one in able if np.array_equal(one.scores, promised.scores)]
     chosen = min(level, key=lambda one: (one.row.sram_bytes, ladder.candidates[one.candidate].steps))
     rows, place = tuple(one.row for one in judged), judged.index(chosen)
     part = chosen.row.steps / ladder.whole if ladder.rate is None else 1.0  # a rate that was given stays
@@ -338,13 +336,13 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
 
 def _reason(ladder: _Ladder, finalists: list[_Judged], chosen: _Judged, chance: float | None) -> str:
     """Say why a candidate is kept."""
-    row, best = chosen.row, finalists[0]
+    row, best = chosen.row, max(finalists, key=lambda one: one.scores.mean())
     judged = f"{shown(row, chance)} on {row.judged_with:,} samples held back"
-    if chosen != best:
-        why = "what contributions promise the most" if ladder.candidates[chosen.candidate].promised else "cheaper"
-        return (
-            f"{judged}, {why}; {best.row.name} reaches {shown(best.row, chance)}, within the error of their difference"
-        )
+    if best.scores.mean() > chosen.scores.mean():
+        reached = f"{best.row.name} reaches {shown(best.row, chance)}"
+        if ladder.weighs:
+            return f"{judged}; {reached}, but by what both gain on other data this one is expected to be better"
+        return f"{judged}, cheaper; {reached}, within the error of their difference"
     more = next((one for one in finalists if ladder.candidates[one.candidate].scheme.biases), None)
     if more is not None and not ladder.candidates[chosen.candidate].scheme.biases:
         mean, error = _mean(chosen.scores - more.scores)

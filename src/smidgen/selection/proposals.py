@@ -81,11 +81,9 @@ def _starts(graph: Graph, scheme: Scheme, plans: Planner, options: Options, budg
     head = options.head_of(graph)
     new = head.start == "new"
     sram, streamed = plans(scheme).sram, plans.streamed_input
-    one = Recipe(
-        scheme, "new head" if new else "kept head", sram, streamed=streamed, promised=scheme.name == _name(budget)
-    )
+    most = scheme.name == _name(budget)
+    one = Recipe(scheme, "new head" if new else "kept head", sram, streamed=streamed, most=most)
     yield one
-    one = replace(one, promised=False)
     if not new and not scheme.biases:
         yield replace(one, steps=False)
     if new and head.dtype == "float32" and options.loss == "softmax" and not graph.variables:

@@ -59,18 +59,21 @@ def _run(lanes: Sequence[Lane], device: str, on_progress: Count) -> list[tuple[i
     found, most = list[torch.Tensor](), max(lane.judges for lane in lanes)
     for start in range(0, most, at_once := fleet.chunk(most)):
         some = range(start, min(start + at_once, most))
-        parts = [lane.judged(range(start, min(some.stop, lane.judges))) for lane in lanes]
+        parts = [
+            lane.judged(range(start, stop)) if (stop := min(some.stop, lane.judges)) > start else None for lane in lanes
+        ]
         found.append(fleet.predict(fleet.front(_side_by_side(parts, len(some)))))
     classes = torch.cat(found, dim=1).tolist()
     sound = [bool(one) and _is_finite(fleet.state(number)) for number, one in enumerate(finite.tolist())]
     return [tuple(row[: lane.judges]) if one else None for lane, row, one in zip(lanes, classes, sound, strict=True)]
 
 
-def _side_by_side(parts: Sequence[Array], count: int) -> torch.Tensor:
-    """Return samples as [count, devices, …]; those of a device that has fewer end in zeros."""
-    shape = next(part.shape[1:] for part in parts if len(part))
-    made: Array = np.zeros((count, len(parts), *shape), next(part.dtype for part in parts if len(part)))
-    for number, part in enumerate(parts):
+def _side_by_side(parts: Sequence[Array | None], count: int) -> torch.Tensor:
+    """Return samples as [count, devices, …]; those of a device that has fewer, or none, end in zeros."""
+    there = {number: part for number, part in enumerate(parts) if part is not None}
+    first = next(iter(there.values()))
+    made: Array = np.zeros((count, len(parts), *first.shape[1:]), first.dtype)
+    for number, part in there.items():
         made[: len(part), number] = part
     return torch.from_numpy(made)
 
