@@ -16,7 +16,7 @@ from experiments.own_data import DRAWN, Arm, Case
 from smidgen.ir import Array
 from smidgen.records import from_plain
 from smidgen.selection.judging import Recipe
-from smidgen.selection.priors import AS_USUAL, FEW, Gains, Kind, at_rate, expected_gain, kind_of
+from smidgen.selection.priors import BASELINE_RATE, FEW, Gains, Kind, at_rate, expected_gain, kind_of
 from smidgen.selection.rates import BATCH
 from smidgen.training.scheme import Scheme
 
@@ -101,7 +101,7 @@ def right_of(arm: Arm) -> Array:
 
 def head_of(case: Sequence[Tried]) -> Tried:
     """Return the head at the usual rate, which gains are measured from."""
-    (found,) = (one for one in case if one.name == "head" and abs(one.rate * BATCH - AS_USUAL) < 1e-6)
+    (found,) = (one for one in case if one.name == "head" and abs(one.rate * BATCH - BASELINE_RATE) < 1e-6)
     return found
 
 

@@ -20,7 +20,7 @@ from smidgen.selection.choice import Choice
 from smidgen.selection.folds import CROSS, FOLDS, MORE_FOLDS, make_folds
 from smidgen.selection.judging import Recipe, Run, Scores
 from smidgen.selection.ladder import climb
-from smidgen.selection.priors import DOUBT, FEW, OFF, SPREAD, expected_gain, gain_elsewhere
+from smidgen.selection.priors import FEW, LEAST_VARIANCE, PRIOR_DEVIATION, TRIAL_DEVIATION, expected_gain, prior_gain
 from smidgen.selection.rates import BATCH
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
@@ -117,8 +117,8 @@ def test_a_kept_head_has_no_gains_elsewhere_and_the_cheapest_within_the_error_is
 @given(st.floats(-0.1, 0.1), st.lists(st.sampled_from((-1.0, 0.0, 1.0)), min_size=2, max_size=400))
 def test_the_expected_gain_is_the_mean_of_the_posterior(elsewhere: float, seen: list[float]) -> None:
     differences, gains = np.array(seen), np.linspace(-1.5, 1.5, 200_001)
-    error = (differences.var(ddof=1) + DOUBT) / len(seen) + OFF**2
-    log = -((gains - elsewhere) ** 2) / (2 * SPREAD**2) - (gains - differences.mean()) ** 2 / (2 * error)
+    error = (differences.var(ddof=1) + LEAST_VARIANCE) / len(seen) + TRIAL_DEVIATION**2
+    log = -((gains - elsewhere) ** 2) / (2 * PRIOR_DEVIATION**2) - (gains - differences.mean()) ** 2 / (2 * error)
     likely = np.exp(log - log.max())
     assert expected_gain(elsewhere, differences) == pytest.approx(
         float((gains * likely).sum() / likely.sum()), abs=1e-6
@@ -126,9 +126,9 @@ def test_the_expected_gain_is_the_mean_of_the_posterior(elsewhere: float, seen: 
 
 
 def test_gains_elsewhere_are_those_of_the_nearest_rate() -> None:
-    assert gain_elsewhere(DEAR, 0.5 / BATCH, FEW) == pytest.approx(0.020)
-    assert gain_elsewhere(DEAR, 0.5 / BATCH, FEW + 1) == pytest.approx(0.023)
-    assert gain_elsewhere(replace(HEAD, start="one pass", steps=False), 0.0, 5) == pytest.approx(0.016)
+    assert prior_gain(DEAR, 0.5 / BATCH, FEW) == pytest.approx(0.020)
+    assert prior_gain(DEAR, 0.5 / BATCH, FEW + 1) == pytest.approx(0.023)
+    assert prior_gain(replace(HEAD, start="one pass", steps=False), 0.0, 5) == pytest.approx(0.016)
 
 
 def test_candidates_that_diverge_are_not_kept_and_all_of_them_end_in_a_sentence() -> None:

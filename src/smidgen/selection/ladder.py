@@ -1,14 +1,15 @@
 """The ladder: candidates from cheap to dear, judged on samples held back, until the one to keep is known.
 
-A quarter of the samples is held back; of up to 2,000 samples each judges once, in 4 folds, or in 5 where no class has
-more than 10. Candidates are tried at a few rates by successive halving: all for a quarter of a trial's steps, then the
-six most promising for all steps on every fold, beside the head and the closed-form head. Steps of the head alone cost
-next to nothing, so it takes as many as the course has.
+A quarter of the samples is held back; with up to 2,000 samples each one judges once, in 4 folds, or in 5 where no class
+has more than 10. Candidates are tried at a few rates in two rounds: all of them for a quarter of a trial's steps, then
+the six most promising for all steps on every fold, with the head and the closed-form head. Training the head alone
+costs next to nothing, so it takes as many steps as the course.
 
-A candidate at a rate promises what it gains over the head on these samples, weighed against what its kind gained on
-other data (`priors.py`). What promises most is kept; of those that answer every sample alike, the cheapest. Where no
-such gains are known (a head that is kept, a loss without classes) the best is kept, or the cheapest that is worse by no
-more than the standard error of their difference, and by no more than a point.
+Each candidate at each rate is ranked by its expected gain over the head: the gain seen on these samples, combined with
+what candidates of its kind gained on other data sets (`priors.py`). The highest expected gain is kept; of candidates
+that answer every sample alike, the cheapest. Where no prior is known (the model's own head is kept, or the loss has no
+classes) the best score is kept, or the cheapest candidate that is worse by no more than the standard error of their
+difference and by no more than a point.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from smidgen.selection.choice import SURE, Choice, Row, shown
 from smidgen.selection.folds import Fold, make_folds
 from smidgen.selection.judging import Bench, Recipe, Run, Scores, make_bench
 from smidgen.selection.launchers import Launcher, find_launcher
-from smidgen.selection.priors import AS_USUAL, expected_gain, gain_elsewhere
+from smidgen.selection.priors import BASELINE_RATE, expected_gain, prior_gain
 from smidgen.selection.rates import BATCH
 from smidgen.selection.trials import limit_samples
 from smidgen.training import Options
@@ -44,7 +45,7 @@ JUDGES = 200  # samples that judge in the first round, where there are so many
 FROM_NEW = tuple(rate / BATCH for rate in (0.1, 0.4, 1.0, 2.5))
 FROM_ONE_PASS = tuple(rate / BATCH for rate in (0.05, 0.2, 1.0))
 HIGHER, HIGHEST = 2.5, 20.0 / BATCH  # the factor to the next rate where the highest was best, and where that ends
-FINALISTS = 6  # candidates at a rate in the last round, beside the heads
+FINALISTS = 6  # in the last round, each a candidate at one rate; heads come on top
 QUARTER, WHOLE = 1 / 4, 1.0  # of the steps, in the two rounds
 ENOUGH = 30  # samples that judge, from which learning can be distinguished from chance
 POINT = 0.01  # of accuracy: a cheaper candidate is never kept where it seems to be worse by more
@@ -92,7 +93,7 @@ def climb(
     launcher, whole = launcher or find_launcher(None, None, None), course.epochs * len(data.train)
     ladder = _Ladder(ordered, folds, STEPS[effort], whole, learning_rate, launcher, tuple(beyond))
     ladder.scores, ladder.on_run, ladder.on_progress = dict(known or {}), on_run, on_progress
-    ladder.of_class = len(samples) / classes if classes else None
+    ladder.per_class = len(samples) / classes if classes else None
     ladder.bench = make_bench(
         model, options, course, ladder.everything, samples, folds, ladder.steps,
         lambda done, total: on_progress(LadderProgress("frozen layers", done, total)),
@@ -116,7 +117,7 @@ class _Judged:
     candidate: int
     row: Row
     scores: Array  # of each sample that judged
-    worth: float  # the gain to expect over the head, or the mean score
+    worth: float  # the expected gain over the head, or the mean score
 
 
 class _Ladder:
@@ -125,8 +126,8 @@ class _Ladder:
     bench: Bench
     on_run: Callable[[Run, Scores], None]
     on_progress: Callable[[LadderProgress], None]
-    of_class: float | None  # samples, on average; None without classes
-    weighs: bool  # gains on other data are known, and what is seen on these samples is weighed against them
+    per_class: float | None  # samples per class, on average; None without classes
+    has_priors: bool  # gains on other data are known for these candidates
 
     def __init__(
         self,
@@ -167,10 +168,10 @@ class _Ladder:
         worth = self._worth(first)
         alone = [one for i in range(len(self.candidates)) if not self._is_deep(one := self._at_best_rate(i, worth))]
         deep = sorted((one for one in worth if self._is_deep(one)), key=lambda one: (-worth[one], one[1], one[0]))
-        final = dict.fromkeys([*self._usual_head(first), *alone, *deep[:FINALISTS]])
+        final = dict.fromkeys([*self._baseline(first), *alone, *deep[:FINALISTS]])
         last = self._round(list(final), WHOLE, len(self.folds))
         found, finally_worth = [], self._worth(last)
-        self.weighs = self.of_class is not None and bool(self._usual_head(last))
+        self.has_priors = self.per_class is not None and bool(self._baseline(last))
         for i in range(len(self.candidates)):
             is_finalist = any(one[0] == i for one in last)
             scores, worth_of = (last, finally_worth) if is_finalist else (first, worth)
@@ -181,29 +182,29 @@ class _Ladder:
     def _is_deep(self, tried: Tried) -> bool:
         return bool(self.candidates[tried[0]].scheme.biases)
 
-    def _usual_head(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
-        """Return the new head at the usual rate, which gains are measured from; nothing where it is not tried."""
-        usual = math.log(AS_USUAL / BATCH)
+    def _baseline(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
+        """Return the new head at the usual rate, from which gains are measured; nothing where it was not tried."""
+        usual_rate = math.log(BASELINE_RATE / BATCH)
         heads = [
             one for one, found in scores.items()
             if found and not self._is_deep(one) and self.candidates[one[0]].start == "new head"
         ]  # fmt: skip
-        return sorted(heads, key=lambda one: abs(math.log(one[1]) - usual))[:1]
+        return sorted(heads, key=lambda one: abs(math.log(one[1]) - usual_rate))[:1]
 
     def _worth(self, scores: Mapping[Tried, Scores]) -> dict[Tried, float]:
-        """Return what each candidate at a rate is worth: the gain to expect over the head, or its mean score."""
-        head = self._usual_head(scores)
-        if self.of_class is None or not head:
+        """Return the expected gain over the head of each candidate at each rate; without a prior, its mean score."""
+        head = self._baseline(scores)
+        if self.per_class is None or not head:
             return {one: sum(found) / len(found) if found else -math.inf for one, found in scores.items()}
-        usual = np.array(scores[head[0]])
+        baseline = np.array(scores[head[0]])
         return {
-            (i, rate): expected_gain(gain_elsewhere(self.candidates[i], rate, self.of_class), np.array(found) - usual)
+            (i, rate): expected_gain(prior_gain(self.candidates[i], rate, self.per_class), np.array(found) - baseline)
             if found else -math.inf
             for (i, rate), found in scores.items()
         }  # fmt: skip
 
     def _at_best_rate(self, candidate: int, worth: Mapping[Tried, float]) -> Tried:
-        """Return a candidate at the rate at which it is worth most; of equal ones at the lower."""
+        """Return a candidate at its best rate; of equal ones, the lower."""
         return max((one for one in worth if one[0] == candidate), key=lambda one: (worth[one], -one[1]))
 
     def _higher(self, scores: Mapping[Tried, Scores]) -> list[Tried]:
@@ -234,7 +235,7 @@ class _Ladder:
         mean, error = _mean(found) if scores else (None, 0.0)
         rate, steps = tried[1] if one.steps else None, self.taken(tried[0], WHOLE if final else QUARTER)
         row = Row(one.name, rate, mean, error, found.size, steps, one.sram_bytes, final and bool(scores))
-        expected = worth if self.weighs and scores else None
+        expected = worth if self.has_priors and scores else None
         return _Judged(tried[0], replace(row, expected=expected), found, worth)
 
     def _round(self, tried: Sequence[Tried], part: float, folds: int, half: bool = False) -> dict[Tried, Scores]:
@@ -304,7 +305,7 @@ def _mean(scores: Array) -> tuple[float, float]:
 
 
 def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, samples: int) -> Choice:
-    """Keep what promises most, or a cheaper one that is as good as that."""
+    """Keep the candidate of the highest expected gain, or the cheapest of those that are level with it."""
     finalists = [one for one in judged if one.row.finalist]
     if not finalists:
         raise LearningError(
@@ -316,7 +317,7 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
     for one in able:
         mean, error = _mean(best.scores - one.scores)
         within = mean <= (error if chance is None else min(error, POINT))
-        if np.array_equal(one.scores, best.scores) if ladder.weighs else within:
+        if np.array_equal(one.scores, best.scores) if ladder.has_priors else within:
             level.append(one)
     chosen = min(level, key=lambda one: (one.row.sram_bytes, ladder.candidates[one.candidate].steps))
     rows, place = tuple(one.row for one in judged), judged.index(chosen)
@@ -340,8 +341,8 @@ def _reason(ladder: _Ladder, finalists: list[_Judged], chosen: _Judged, chance: 
     judged = f"{shown(row, chance)} on {row.judged_with:,} samples held back"
     if best.scores.mean() > chosen.scores.mean():
         reached = f"{best.row.name} reaches {shown(best.row, chance)}"
-        if ladder.weighs:
-            return f"{judged}; {reached}, but by what both gain on other data this one is expected to be better"
+        if ladder.has_priors:
+            return f"{judged}; {reached}, but going by other data sets too, this one is expected to do better"
         return f"{judged}, cheaper; {reached}, within the error of their difference"
     more = next((one for one in finalists if ladder.candidates[one.candidate].scheme.biases), None)
     if more is not None and not ladder.candidates[chosen.candidate].scheme.biases:

@@ -1,8 +1,9 @@
-"""Gains of candidates over the head on other data sets, which what few samples say is weighed against.
+"""What candidates gained over the head on other data sets: the prior for judging them on few samples.
 
-Fifty samples judge a candidate to within seven points, and candidates differ by two or three. So the gain that is seen
-on samples held back is drawn towards the gain of such candidates elsewhere (empirical Bayes): true gains are taken to
-be spread normally around that. Few samples then keep what usually pays, and many decide by themselves.
+Fifty samples measure accuracy to within seven points, and candidates differ by two or three. So the gain seen on the
+samples held back is shrunk towards the mean gain of such candidates on other data (empirical Bayes), with true gains
+assumed to be normally distributed around it. With few samples the choice follows what usually helps; with many, the
+user's own data decide.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from smidgen.ir import Array
 from smidgen.selection.judging import Recipe
 from smidgen.selection.rates import BATCH
 
-SPREAD = 0.03  # standard deviation of gains around those of their kind elsewhere
-OFF = 0.007  # by which a trial, which is shorter than a course, is off even with endless samples
-DOUBT = 0.02  # variance of the difference of two candidates on a sample, at least
-FEW = 10  # samples of a class up to which those of five hold, beyond it those of twenty
+PRIOR_DEVIATION = 0.03  # standard deviation of true gains around the mean of their kind
+TRIAL_DEVIATION = 0.007  # error that remains with endless samples, because a trial is shorter than a course
+LEAST_VARIANCE = 0.02  # added to the variance of the difference between two candidates on one sample
+FEW = 10  # samples per class up to which WITH_FIVE applies; beyond, WITH_TWENTY
 
 Kind = tuple[str, Literal["nothing", "head", "some", "most"]]  # how the head begins, and how much learns in steps
-Gains = Mapping[Kind, Mapping[float, float]]  # by the rate of a batch, in points
-AS_USUAL = 0.4  # the rate of the head that gains are measured from
+Gains = Mapping[Kind, Mapping[float, float]]  # in points, by rate (of a batch of 256)
+BASELINE_RATE = 0.4  # gains are measured from the head at this rate
 
 # Means over seven data sets, two networks and two sets of weights: `python benchmarks/own_data.py --gains`.
 WITH_FIVE: Gains = {
@@ -46,19 +47,19 @@ WITH_TWENTY: Gains = {
 
 
 def kind_of(recipe: Recipe) -> Kind:
-    """Return what a candidate has in common with others."""
+    """Return the kind of a candidate: how its head begins, and how much of the network takes steps."""
     if not recipe.steps:
         return recipe.start, "nothing"
     return recipe.start, "head" if not recipe.scheme.biases else "most" if recipe.most else "some"
 
 
-def gain_elsewhere(recipe: Recipe, rate: float, of_class: float) -> float:
-    """Return what such a candidate gained elsewhere, with about so many samples of a class."""
-    return at_rate((WITH_FIVE if of_class <= FEW else WITH_TWENTY)[kind_of(recipe)], rate)
+def prior_gain(recipe: Recipe, rate: float, per_class: float) -> float:
+    """Return the mean gain of such candidates on other data with about as many samples per class."""
+    return at_rate((WITH_FIVE if per_class <= FEW else WITH_TWENTY)[kind_of(recipe)], rate)
 
 
 def at_rate(points: Mapping[float, float], rate: float) -> float:
-    """Return the gain at the rate nearest to that of a sample."""
+    """Return the gain at the known rate nearest to this one, which is that of one sample."""
 
     def distance(known: float) -> float:
         return abs(math.log(known / (rate * BATCH))) if known and rate else 0.0
@@ -66,9 +67,9 @@ def at_rate(points: Mapping[float, float], rate: float) -> float:
     return points[min(points, key=distance)] / 100
 
 
-def expected_gain(elsewhere: float, differences: Array) -> float:
-    """Return the gain to expect from the one elsewhere and from the differences seen, sample by sample."""
+def expected_gain(prior: float, differences: Array) -> float:
+    """Return the posterior mean of a gain, from its prior mean and the differences seen, one per sample."""
     count = differences.size
-    error = ((float(differences.var(ddof=1)) if count > 1 else 0.0) + DOUBT) / count
-    weight = SPREAD**2 / (SPREAD**2 + OFF**2 + error)
-    return elsewhere + weight * (float(differences.mean()) - elsewhere)
+    error = ((float(differences.var(ddof=1)) if count > 1 else 0.0) + LEAST_VARIANCE) / count
+    weight = PRIOR_DEVIATION**2 / (PRIOR_DEVIATION**2 + TRIAL_DEVIATION**2 + error)
+    return prior + weight * (float(differences.mean()) - prior)
