@@ -83,6 +83,13 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--page", action="store_true", help="write docs/results/own-data.md from the results")
     parser.add_argument("--gains", action="store_true", help="show what kinds of candidates gain over the head")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=0.0,
+        metavar="POINTS",
+        help="of expected gain, within which the cheapest is kept",
+    )
     given = parser.parse_args()
     paths, context, end = dict(one.split("=", 1) for one in given.data), get_context("spawn"), time.time() + SECONDS
     processes = []
@@ -102,7 +109,7 @@ def main() -> None:
                 listed = ", ".join(f"{rate:g}: {gain:+.1f}" for rate, gain in by_rate.items())
                 print(f"{'five' if few else 'twenty'} of a class, {' then '.join(kind)}: {listed}")
         return
-    report(list(outcomes(found)), show, given.json)
+    report(list(outcomes(found, given.tolerance / 100)), show, given.json)
 
 
 if __name__ == "__main__":

@@ -124,15 +124,19 @@ def gains(cases: Cases, few: bool) -> Gains:
     }
 
 
-def chosen(tried: Sequence[Tried], known: Gains, is_wanted: Callable[[Tried], bool]) -> Tried | None:
-    """Return what the rule of `fit` keeps."""
+def chosen(
+    tried: Sequence[Tried], known: Gains, is_wanted: Callable[[Tried], bool], tolerance: float = 0.0
+) -> Tried | None:
+    """Return what the rule of `fit` keeps, or the cheapest whose expected gain is lower by no more than a tolerance."""
     usual = head_of(tried).held
     worth = {
         one: expected_gain(at_rate(known[kind_of(one.recipe)], one.rate), one.held - usual)
         for one in tried
         if is_wanted(one) and kind_of(one.recipe) in known
     }
-    return max(worth, key=lambda one: (worth[one], -one.recipe.sram_bytes), default=None)
+    least = max(worth.values(), default=0.0) - tolerance
+    level = [one for one in worth if worth[one] >= least]
+    return min(level, key=lambda one: (one.recipe.sram_bytes, -worth[one]), default=None)
 
 
 @dataclass(frozen=True)
@@ -141,15 +145,16 @@ class Outcome:
 
     case: Case
     kept: str
+    sram_bytes: int  # of what is kept
     top1: Mapping[str, float]
 
 
-def outcomes(cases: Cases) -> Iterator[Outcome]:
+def outcomes(cases: Cases, tolerance: float = 0.0) -> Iterator[Outcome]:
     """Yield what every way gives in every case, by the gains of the other data sets."""
     for case, tried in sorted(cases.items(), key=lambda pair: str(pair[0])):
         others = {other: runs for other, runs in cases.items() if other.data != case.data}
         known = gains(others, case.each is not None and case.each <= FEW)
-        kept = chosen(tried, known, lambda one: not one.drawn and one.recipe.scheme.name != PUBLISHED)
+        kept = chosen(tried, known, lambda one: not one.drawn and one.recipe.scheme.name != PUBLISHED, tolerance)
         assert kept is not None
         drawn = [one for one in tried if one.drawn]
         ways = {
@@ -159,7 +164,8 @@ def outcomes(cases: Cases) -> Iterator[Outcome]:
             "49kb": chosen(tried, known, lambda one: one.name == PUBLISHED),
             "before": max(drawn, key=lambda one: (one.held.mean(), -one.rate), default=None),
         }
-        yield Outcome(case, kept.name, {name: 100 * one.top1 for name, one in ways.items() if one is not None})
+        top1 = {name: 100 * one.top1 for name, one in ways.items() if one is not None}
+        yield Outcome(case, kept.name, kept.recipe.sram_bytes, top1)
 
 
 def _is_new_and_most(one: Tried) -> bool:
@@ -196,12 +202,13 @@ def verdicts(found: Sequence[Outcome]) -> Iterator[str]:
             way: statistics.fmean(_gap(of_set, way) for _, of_set in sets) for way in ("head", "searched", "before")
         }
         below = {name: _below_best(of_set) for (name,), of_set in sets}
+        sram = statistics.fmean(statistics.fmean(one.sram_bytes for one in of_set) for _, of_set in sets)
         listed = ", ".join(f"{name} {gap:+.1f}" for name, gap in sorted(below.items()))
         yield (
             f"{int(each)} samples of a class, {len(some)} cases of {len(sets)} data sets: what `fit` keeps is "
             f"{gaps['head']:+.1f} points from the head, {gaps['searched']:+.1f} from the searched scheme from zero and "
-            f"{gaps['before']:+.1f} from the searched scheme as it was before (means of data sets); from whichever of "
-            f"head, searched and published is best on a data set by its test samples: {listed}"
+            f"{gaps['before']:+.1f} from the searched scheme as it was before (means of data sets), in "
+            f"{sram:,.0f} bytes of SRAM; from whichever of head, searched and published is best on a data set by its test samples: {listed}"
         )
 
 
