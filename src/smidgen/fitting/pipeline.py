@@ -102,8 +102,8 @@ def fit(
     A float32 model is quantized. The gain of each part of the network is taken from `contributions`, from the package,
     or measured here; `analysis` "quick" or "full" always measures it. Schemes that it promises are searched for the
     budget of SRAM. They, the head alone and the closed-form head are then tried on the training samples at a few rates,
-    each judged on samples it did not learn from, with as much work as `effort` allows; the best is kept, or a cheaper
-    one that is as good within the error. It is trained on this machine ("host" or "cuda") with all training samples,
+    each judged on samples it did not learn from, with as much work as `effort` allows; the one with the highest
+    expected gain is kept. It is trained on this machine ("host" or "cuda") with all training samples,
     and its program measured on the emulated board. The test samples decide nothing. A board reserves some SRAM for its
     stack: a budget of all its SRAM is lowered by that. Trials run on `workers` cores, on the GPU where `where` is
     "cuda", or on the Ray cluster at the address `ray`; the result is the same.
