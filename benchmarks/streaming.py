@@ -53,16 +53,16 @@ def networks() -> Iterator[Graph]:
 
 def measure(graph: Graph) -> Measured:
     times = [time.process_time()]
-    segments = streaming.segments_of(graph, streamed_input=True, working=WORKING)
-    streaming.choose(graph, segments, WORKING, overlaps=True)
+    groups = streaming.groups_of(graph, streamed_input=True, working=WORKING)
+    streaming.choose(graph, groups, WORKING, overlaps=True)
     times.append(time.process_time())
     layout = streaming.stream_rows(graph, streamed_input=True, working=WORKING)
     times.append(time.process_time())
     memory.check(layout.graph, layout.plan, layout.schedule, working=WORKING)
     times.append(time.process_time())
     choose, plan, check = (b - a for a, b in pairwise(times))
-    groups, bound = len(layout.schedule.groups), layout.plan.lower_bound
-    return Measured(graph.name, len(graph.nodes), groups, choose, plan, check, layout.peak, bound)
+    count, bound = len(layout.schedule.groups), layout.plan.lower_bound
+    return Measured(graph.name, len(graph.nodes), count, choose, plan, check, layout.peak, bound)
 
 
 def show(results: list[Measured]) -> None:

@@ -138,8 +138,8 @@ def _lay_out(graph: Graph, image: Image, in_place: bool) -> PlannedSchedule:
         return min(plans, key=lambda layout: layout.peak)
     schedule = WHOLE
     if image != "whole":
-        segments = streaming.segments_of(graph, streamed, WORKING)
-        schedule = streaming.choose(graph, segments, WORKING, overlaps=False)
+        groups = streaming.groups_of(graph, streamed, WORKING)
+        schedule = streaming.choose(graph, groups, WORKING, overlaps=False)
     buffers = memory.buffers(graph, schedule, working=WORKING)
     return PlannedSchedule(graph, schedule, memory.packed(tuple(apart(graph, schedule, buffers))))
 

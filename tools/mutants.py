@@ -74,8 +74,8 @@ ROOMS = {
         ("passes_text", "definitions", "scheme", "heads", "training_graph"),
     ),
     "memory": Room(
-        _files("src/smidgen/memory", "rows.py", "groups.py", "segments.py", "checking.py", "planner.py"),
-        ("checking", "layout", "segments", "streaming",
+        _files("src/smidgen/memory", "rows.py", "groups.py", "checking.py", "planner.py"),
+        ("checking", "layout", "groups", "streaming",
          "plan_mutations::test_a_wrong_rule_of_the_planner_is_caught"),
     ),
     "kernels": Room(

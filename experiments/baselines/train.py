@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from experiments.baselines.copies import Front
+from experiments.baselines.images import CourseImages, centred
 from experiments.baselines.optimizers import corrections
 from experiments.baselines.runs import Baseline, Precision, Runs
 from experiments.baselines.simulator import check_learns_always
@@ -31,7 +32,6 @@ from smidgen.errors import InputError
 from smidgen.ir import Graph, refuse_variables
 from smidgen.learning.course import Course
 from smidgen.ops.losses import check_softmax
-from smidgen.simulation.images import CourseImages, centred
 from smidgen.training import Training
 
 RATE_BATCH = 256  # samples, of the step that a learning rate is given for

@@ -260,12 +260,14 @@ def forgetful(node: Node) -> rows.Reading:
     return replace(right, oldest=[rows + 1 for rows in right.oldest])
 
 
-READING, HELD, DISTANCE, LIFETIMES = rows.reading, rows.Turns.held, groups._distance, planner.lifetimes
+READING, HELD, AHEAD, LIFETIMES = rows.reading, rows.Turns.held, vars(groups._Run)["_ahead"].func, planner.lifetimes
 RULES: dict[str, tuple[object, str, object]] = {
     "rows needed": (rows, "reading", late),
     "rows still wanted": (rows, "reading", forgetful),
     "ring sizes": (rows.Turns, "held", lambda turns, index: max(1, HELD(turns, index) - 1)),
-    "distance of an overlap": (groups, "_distance", lambda *given: DISTANCE(*given) - 4),
+    "distance of an overlap": (
+        groups._Run, "_ahead", property(lambda run: {key: ahead - 4 for key, ahead in AHEAD(run).items()}),
+    ),
     "reach of a window": (
         Depthwise, "row_window", lambda op, node: replace(op.window(node.ins[1].type).rows, reach=1),
     ),

@@ -167,8 +167,8 @@ def test_a_map_that_is_read_later_is_not_grown_into() -> None:
 def test_plans_with_overlaps_are_never_worse_than_plans_without(graph: Graph) -> None:
     layout = streaming.stream_rows(graph, working=portable)
     memory.check(graph, layout.plan, layout.schedule, working=portable)
-    segments = streaming.segments_of(graph, streamed_input=False, working=portable)
-    apart = streaming.choose(graph, segments, portable, overlaps=False)
+    groups = streaming.groups_of(graph, streamed_input=False, working=portable)
+    apart = streaming.choose(graph, groups, portable, overlaps=False)
     assert layout.peak <= streaming.lay_out(graph, apart, working=portable).peak
 
 

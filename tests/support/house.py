@@ -36,7 +36,7 @@ LAYERS = {
     "link": "a board at the end of a byte stream: frames, requests that are done once, a device that outlives faults",
     "inference": "what a model says of samples, one by one, and how often it is right",
     "learning": "epochs, checkpoints, learned models",
-    "simulation": "the same training graph in PyTorch: fleets of devices in lockstep, and their images",
+    "simulation": "the same training graph in PyTorch: fleets of devices in lockstep",
     "selection": "what is worth training: contributions measured, schemes searched for a budget, rates chosen",
     "results": "what a stage found, and how it is shown: tables, pictures, the report",
     "fitting": "`fit()`: every stage from a model and images to firmware; files that a second call reuses",

@@ -10,11 +10,10 @@ from smidgen.errors import InputError, StreamError
 from smidgen.ir import Graph, Value, memory_read, virtual_sources
 from smidgen.ir.graph import refuse_variables
 from smidgen.ir.rewriting import prune
-from smidgen.memory.groups import stream
+from smidgen.memory.groups import Groups, stream
 from smidgen.memory.layout import Plan, Working, most
 from smidgen.memory.planner import buffers, loads_of, packed, roots_of
 from smidgen.memory.rows import WHOLE, Cut, Schedule
-from smidgen.memory.segments import Segments
 
 Cost = tuple[int, int]  # bytes alive at the peak, then nodes streamed: streaming that gains nothing is not worth it
 Spans = tuple[tuple[int, int], ...]  # the nodes [first, end) of each group
@@ -42,9 +41,9 @@ def stream_rows(
     graph: Graph, streamed_input: bool = False, *, working: Working, where: Cut | None = None
 ) -> PlannedSchedule:
     """Return the best schedule and its plan; maps overlap only if that lowers the peak, and no group spans a cut."""
-    segments = segments_of(graph, streamed_input, working)
-    layout = lay_out(graph, choose(graph, segments, working, overlaps=True, where=where), working=working)
-    apart = choose(graph, segments, working, overlaps=False, where=where)
+    groups = groups_of(graph, streamed_input, working)
+    layout = lay_out(graph, choose(graph, groups, working, overlaps=True, where=where), working=working)
+    apart = choose(graph, groups, working, overlaps=False, where=where)
     if layout.peak <= most(buffers(graph, apart, working=working)):
         return layout
     return min(layout, lay_out(graph, apart, working=working), key=lambda one: one.peak)
@@ -52,33 +51,33 @@ def stream_rows(
 
 def streams_input(graph: Graph, working: Working) -> bool:
     """Return whether a graph can take its image row by row; a first layer such as a dense one needs it whole."""
-    return Segments(graph, True, working).reach > 0
+    return Groups(graph, True, working).reach > 0
 
 
-def segments_of(graph: Graph, streamed_input: bool, working: Working) -> Segments:
-    """Return the segments of a graph; StreamError where its image should come by rows and cannot."""
-    segments = Segments(graph, streamed_input, working)
-    if streamed_input and segments.reach == 0:
+def groups_of(graph: Graph, streamed_input: bool, working: Working) -> Groups:
+    """Return the groups of a graph; StreamError where its image should come by rows and cannot."""
+    groups = Groups(graph, streamed_input, working)
+    if streamed_input and groups.reach == 0:
         what = type(graph.nodes[0].op).__name__ if graph.nodes else "nothing"
         raise StreamError(f"the image of {graph.name} cannot be streamed: its first reader, {what}, needs it whole")
-    return segments
+    return groups
 
 
-def choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, where: Cut | None = None) -> Schedule:
+def choose(graph: Graph, groups: Groups, working: Working, overlaps: bool, where: Cut | None = None) -> Schedule:
     """Return the best division of the leading streamable nodes into groups and single nodes, by dynamic programming.
 
     Under it the fewest bytes are alive at once; without `overlaps` no map takes another's place.
     What is alive while a group runs does not depend on how other nodes run, so the best way to reach a node
     is the best way to one before it, and then a group, or that node alone.
     """
-    streamed_input = segments.image is not None
+    streamed_input = groups.image is not None
     alone = dict(loads_of(graph, working=working))
     best: dict[int, tuple[Cost, Spans]] = {0: ((0, 0), ())}
-    for before, end in pairwise(segments.cuts):
+    for before, end in pairwise(groups.cuts):
         if before in best and not (streamed_input and before == 0):
             (peak, streamed), spans = best[before]
             best[end] = (max(peak, *(alone.get(i, 0) for i in range(before, end))), streamed), spans
-        for group in segments.estimates(end):
+        for group in groups.estimates(end):
             if end in best and group.rings > best[end][0][0]:
                 break  # and so it is with every longer one
             if group.first not in best or (where is not None and group.first < where.at < end):
@@ -94,8 +93,8 @@ def choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, w
     if not ends:
         raise StreamError(_read_again(graph))
     chosen = min(ends, key=lambda end: (max(best[end][0][0], rest[end]), best[end][0][1]))
-    groups = (stream(graph, first, end, streamed_input) for first, end in best[chosen][1])
-    kept = (group if overlaps else replace(group, overlap=None) for group in groups if group is not None)
+    chosen_groups = (stream(graph, first, end, streamed_input) for first, end in best[chosen][1])
+    kept = (group if overlaps else replace(group, overlap=None) for group in chosen_groups if group is not None)
     return Schedule(tuple(kept), streamed_input, where)
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import mmap
+import os
 import pickle
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from multiprocessing.connection import Connection, Pipe, wait
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any, TypeVar
 
 from smidgen.errors import TargetError
 
@@ -24,7 +24,7 @@ TRIES = 3  # at one item, before it is blamed for the deaths of those who work o
 ALIGNED = 64  # bytes: where arrays begin in the file that all processes read
 _COUNT = struct.Struct("<Q")
 # The path comes along, so that others find the library where this process did; the user's script is not run again.
-_CODE = "import sys; sys.path[:] = {path!r}; from smidgen.selection.workers import serve; serve{descriptors}"
+_CODE = "import sys; sys.path[:] = {path!r}; from smidgen.selection.workers import serve; serve({shared})"
 
 
 def share_out(
@@ -38,107 +38,87 @@ def share_out(
         for item in items:
             yield item, function(common, item)
         return
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as file, ThreadPoolExecutor(min(workers, len(items))) as pool:
         _write_shared((function, common), file)
-        crew = _Crew(file, items)
+        crew = _Crew(file)
+        asked = {pool.submit(crew.ask, item): item for item in items}
         try:
-            for _ in range(min(workers, len(items))):
-                crew.start()
-            while crew.busy:
-                yield from crew.answers()
+            for done in as_completed(asked):
+                yield asked[done], done.result()
         finally:
-            crew.end()
+            crew.kill()
+            pool.shutdown(cancel_futures=True)
+            for process in crew.started:
+                process.communicate()
 
 
-class _Worker:
-    """A process, a pipe to it and one back: no sockets, which would look as if a network were needed."""
+class _Crew:
+    """Processes that answer threads, one each; pipes alone, as sockets would look as if a network were needed."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        items, self.items = Pipe(duplex=False)
-        self.answers, answers = Pipe(duplex=False)
-        with items, answers:
-            theirs = items.fileno(), answers.fileno(), file.fileno()
-            self.process = subprocess.Popen(
-                (sys.executable, "-c", _CODE.format(path=sys.path, descriptors=theirs)),
-                pass_fds=theirs,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
+        self.code, self.shared = _CODE.format(path=sys.path, shared=file.fileno()), file.fileno()
+        self.free: list[subprocess.Popen[bytes]] = []
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.ended = False
 
-    def end(self) -> int:
-        """End the process; return its exit code."""
-        self.items.close()
-        self.answers.close()
-        self.process.kill()
-        return self.process.wait()
-
-
-class _Crew(Generic[Item]):
-    """Processes at work, and the items left to do."""
-
-    def __init__(self, file: IO[bytes], items: Sequence[Item]) -> None:
-        self.file, self.left = file, deque((item, 1) for item in items)  # with how often it is then tried
-        self.busy: dict[Connection[Any, Any], tuple[_Worker, Item, int]] = {}
-
-    def start(self) -> None:
-        self.give(_Worker(self.file))
-
-    def give(self, worker: _Worker) -> None:
-        """Give the next item to a worker, or end it where none is left."""
-        if not self.left:
-            worker.end()
-            return
-        item, tried = self.left.popleft()
-        self.busy[worker.answers] = worker, item, tried
-        with suppress(OSError):  # where it has died in between, which `answers` sees
-            worker.items.send(item)
-
-    def answers(self) -> Iterator[tuple[Item, Any]]:
-        """Yield answers, after waiting for at least one."""
-        ready = wait(list(self.busy))
-        for pipe in [pipe for pipe in self.busy if pipe in ready]:
-            worker, item, tried = self.busy.pop(pipe)
+    def ask(self, item: Any) -> Any:
+        """Return a process's answer; one that dies over it is replaced."""
+        for _ in range(TRIES):
+            process = self.free.pop() if self.free else self.start()
+            assert process.stdin
+            assert process.stdout
             try:
-                fine, answer = worker.answers.recv()
-            except (EOFError, OSError):
-                self.replace(worker, item, tried)
+                pickle.dump(item, process.stdin)
+                process.stdin.flush()
+                fine, answer = pickle.load(process.stdout)
+            except (EOFError, OSError, pickle.UnpicklingError):
+                self.started.remove(process)
+                process.kill()
+                process.communicate()
+                code = process.returncode
                 continue
+            self.free.append(process)
             if not fine:
-                worker.end()
                 raise answer
-            self.give(worker)
-            yield item, answer
+            return answer
+        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        raise TargetError(
+            f"{TRIES} worker processes ended at the same run, the last {how}; if memory ran out, use fewer workers"
+        )
 
-    def replace(self, worker: _Worker, item: Item, tried: int) -> None:
-        """Start another worker in place of one that died; its item comes first."""
-        code = worker.end()
-        if tried == TRIES:
-            how = f"by signal {-code}" if code < 0 else f"with code {code}"
-            raise TargetError(
-                f"{TRIES} worker processes ended at the same run, the last {how}; if memory ran out, use fewer workers"
-            )
-        self.left.appendleft((item, tried + 1))
-        self.start()
+    def start(self) -> subprocess.Popen[bytes]:
+        if self.ended:
+            raise CancelledError
+        process = subprocess.Popen(
+            (sys.executable, "-c", self.code),
+            pass_fds=(self.shared,),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.started.append(process)
+        return process
 
-    def end(self) -> None:
-        for worker, _, _ in self.busy.values():
-            worker.end()
+    def kill(self) -> None:
+        self.ended = True
+        for process in list(self.started):
+            process.kill()
 
 
-def serve(items: int, answers: int, shared: int) -> None:
+def serve(shared: int) -> None:
     """Take items and answer, in a worker process, until nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted at the keyboard ends its workers itself
-    asking: Connection[Any, Any] = Connection(items, writable=False)
-    answering: Connection[Any, Any] = Connection(answers, readable=False)
-    function, common = _read_shared(shared)
-    with suppress(EOFError, OSError):
-        while True:
-            item = asking.recv()
-            try:
-                answer = True, function(common, item)
-            except Exception as error:
-                answer = False, error
-            answering.send(answer)
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what a run may print is no answer
+        function, common = _read_shared(shared)
+        with suppress(EOFError, OSError):
+            while True:
+                item = pickle.load(sys.stdin.buffer)
+                try:
+                    answer = True, function(common, item)
+                except Exception as error:
+                    answer = False, error
+                pickle.dump(answer, answers)
+                answers.flush()
 
 
 def _write_shared(thing: object, file: IO[bytes]) -> None:

@@ -6,6 +6,7 @@ device.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ from smidgen.ops.losses import LOGIT_LIMIT as LARGEST_LOGIT
 from smidgen.ops.pool import MeanGrad
 from smidgen.ops.rules import LARGEST_RATE, LEAST_RATE
 from smidgen.simulation import sums
-from smidgen.simulation.forward import FORWARD, WEIGHT_MOST, Function, rule
-from smidgen.simulation.layout import Setting, from_lanes, to_lanes, unflatten
+from smidgen.simulation.forward import FORWARD, WEIGHT_MOST, Function, in_numpy, rule
+from smidgen.simulation.layout import Setting, unflatten
 from smidgen.simulation.sums import ordered_dot
 
 SumRule = Callable[[Any, Node, Setting], Callable[..., Tensor]]
@@ -36,20 +37,10 @@ HALF_ROOT = 0x3F3504F3  # √½ as bits
 
 
 def sums_by_reference(op: Any, node: Node, s: Setting) -> Callable[..., Tensor]:
-    """Any other gradient op's sums are those of its numpy reference, device by device."""
+    """Any other gradient op's sums are those of its numpy reference."""
     s.by_reference.append(type(op).__name__)
-
-    def run(*xs: Tensor) -> Tensor:
-        devices = max(x.shape[0] for x in xs)
-        arrays = [from_lanes(x, v.type) for x, v in zip(xs, node.ins, strict=False)]
-        shapes = [v.type.shape for v in node.ins]
-        made = [
-            op.sums(node, *(a[min(d, len(a) - 1)].reshape(shape) for a, shape in zip(arrays, shapes, strict=False)))
-            for d in range(devices)
-        ]
-        return torch.cat([to_lanes(one, node.outs[0].type) for one in made]).to(s.device).flatten(2)
-
-    return run
+    run = in_numpy(partial(op.sums, node), node.ins[: op.operands], node.outs[:1], s.device)
+    return lambda *xs: run(*xs)[0].flatten(2)
 
 
 BACKWARD[RequantizeGrad] = lambda op, node, s: lambda dy: dy.flatten(2)

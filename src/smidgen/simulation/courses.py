@@ -2,30 +2,32 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from smidgen.callbacks import ignore
-from smidgen.data import Data, PixelEncoding, pixel_encoding
+from smidgen.data import Data, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
-from smidgen.learning import Course, Learned, LearningError, LearningProgress, learn
+from smidgen.learning import Course, LearningError, LearningProgress, learn
 from smidgen.learning.testing import check_labels
 from smidgen.pipeline import Program
-from smidgen.simulation.images import CourseImages, centred
 from smidgen.simulation.layout import in_parts
 from smidgen.simulation.running import Simulation
+from smidgen.targets.device import FEWEST
+from smidgen.threads import in_order, threads_for
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 CPU_STEPS = 64  # between two reports of progress: a processor takes seconds for as many
-KEPT_BYTES = 1 << 33  # of the front's outputs for the test images: more is computed again at each test
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,13 +77,14 @@ def simulate(
     """
     rates = _checked(programs, data, course, learning_rates, device)
     if device == "host":
-        return _run_on_host(programs, data, course, rates, on_progress)
+        return _simulated([[one] for one in _run_on_host(programs, data, course, rates, on_progress)], course)
     fleet = [(program.graph, rate) for program, rate in zip(programs, rates, strict=True)]
 
-    def run(some: Sequence[tuple[Graph, float]]) -> Simulated:
+    def run(some: Sequence[tuple[Graph, float]]) -> list[_Device]:
         return _run([graph for graph, _ in some], data, course, [rate for _, rate in some], device, on_progress)
 
-    return _joined(as_memory_allows(fleet, run, f"{device} has too little memory for one device of {fleet[0][0].name}"))
+    too_little = f"{device} has too little memory for one device of {fleet[0][0].name}"
+    return _simulated(as_memory_allows(fleet, run, too_little), course)
 
 
 def as_memory_allows(fleet: Sequence[Item], run: Callable[[Sequence[Item]], Result], too_little: str) -> list[Result]:
@@ -100,18 +103,26 @@ def as_memory_allows(fleet: Sequence[Item], run: Callable[[Sequence[Item]], Resu
     return done
 
 
-def _joined(parts: Sequence[Simulated]) -> Simulated:
-    def beside(rows: Iterator[tuple[tuple[float, ...], ...]]) -> tuple[tuple[float, ...], ...]:
-        return tuple(tuple(x for row in epoch for x in row) for epoch in rows)
+@dataclass(frozen=True, eq=False)
+class _Device:
+    """What a device found: its mean loss and its top-1 by epoch, not a number where there was none, and its state."""
 
-    tests = tuple(
-        None if epoch[0] is None else tuple(x for row in epoch for x in row or ())
-        for epoch in zip(*(part.tests for part in parts), strict=True)
-    )
+    losses: tuple[float, ...]
+    tests: tuple[float, ...]
+    state: Mapping[str, Array]
+
+
+def _simulated(fleets: Sequence[Sequence[_Device]], course: Course) -> Simulated:
+    """Return what the devices of several fleets found, beside each other."""
+    devices = [one for fleet in fleets for one in fleet]
+    tests = zip(*(one.tests for one in devices), strict=True)
     return Simulated(
-        tuple(x for part in parts for x in part.accuracies), beside(zip(*(part.losses for part in parts), strict=True)),
-        tests, tuple(state for part in parts for state in part.states), tuple(n for part in parts for n in part.fleets),
-    )  # fmt: skip
+        tuple(one.tests[-1] if all(map(math.isfinite, one.losses)) else math.nan for one in devices),
+        tuple(zip(*(one.losses for one in devices), strict=True)),
+        tuple(row if course.tests(epoch) else None for epoch, row in enumerate(tests, start=1)),
+        tuple(one.state for one in devices),
+        tuple(map(len, fleets)),
+    )
 
 
 def check_device(device: str) -> None:
@@ -151,27 +162,47 @@ def _checked(
 def _run(
     graphs: Sequence[Graph], data: Data, course: Course, rates: Sequence[float], device: str,
     on_progress: Callable[[FleetProgress], None],
-) -> Simulated:  # fmt: skip
+) -> list[_Device]:  # fmt: skip
     fleet, encoding = Simulation(graphs, device), pixel_encoding(graphs[0])
-    images = CourseImages(data.train, encoding, course, device)
-    tested = _Tested(fleet, data, encoding, device)
-    steps, losses, tests = len(data.train), [], []
+    judged = _tensor(_made(partial(as_input, encoding=encoding), data.test.images), fleet)
+    answers = torch.tensor(data.test.labels, device=fleet.place)
+    steps, losses, tests = len(data.train), list[tuple[float, ...]](), list[tuple[float, ...]]()
+    at_once = fleet.chunk(min(steps, CPU_STEPS) if device == "cpu" else steps)
+
+    def image(epoch: int, index: int) -> Array:
+        return course.image(data.train.images[index], encoding, epoch, index)
+
     for epoch in range(course.epochs):
-        table = rate_table(course, rates, epoch, steps).to(device)
-        found, at = [], 0
+        table, found, at = rate_table(course, rates, epoch, steps).to(device), list[Tensor](), 0
         on_progress(FleetProgress(0, steps, epoch + 1, course.epochs, len(graphs)))
-        for shown, labels in images.chunks(epoch, fleet.chunk(min(steps, CPU_STEPS) if device == "cpu" else steps)):
-            found.append(fleet.train(fleet.front(shown), labels, table[at : at + len(labels)]))
-            at += len(labels)
+        order = course.order(epoch, steps)
+        shown = _made(partial(image, epoch), order)
+        while part := list(islice(shown, at_once)):
+            some = slice(at, at + len(part))
+            labels = torch.tensor([data.train.labels[i] for i in order[some]], device=fleet.place)
+            found.append(fleet.train(fleet.front(_tensor(part, fleet)), labels, table[some]))
+            at += len(part)
             on_progress(FleetProgress(at, steps, epoch + 1, course.epochs, len(graphs)))
         losses.append(_means(torch.cat(found)))
-        tests.append(tested.top1() if course.tests(epoch + 1) else None)
-    last = tests[-1]
-    assert last is not None
-    states = tuple(fleet.state(d) for d in range(len(graphs)))
-    lost = [not all(math.isfinite(epoch[d]) for epoch in losses) for d in range(len(graphs))]
-    accuracies = tuple(math.nan if gone else accuracy for accuracy, gone in zip(last, lost, strict=True))
-    return Simulated(accuracies, tuple(losses), tuple(tests), states, (len(graphs),))
+        tests.append(_top1(fleet, judged, answers) if course.tests(epoch + 1) else (math.nan,) * len(graphs))
+    rows = zip(zip(*losses, strict=True), zip(*tests, strict=True), strict=True)
+    return [_Device(*row, fleet.state(d)) for d, row in enumerate(rows)]
+
+
+def _made(function: Callable[[Any], Array], items: Sequence[Any]) -> Iterator[Array]:
+    """Make a model's inputs on all cores of this machine, in order."""
+    return in_order(function, items, threads_for(len(items), FEWEST))
+
+
+def _tensor(inputs: Iterable[Array], fleet: Simulation) -> Tensor:
+    return torch.from_numpy(np.concatenate(list(inputs))).to(fleet.place)
+
+
+def _top1(fleet: Simulation, images: Tensor, answers: Tensor) -> tuple[float, ...]:
+    """Return the share of the test images that each device is right on."""
+    parts = in_parts(images, fleet.chunk(len(images)))
+    found = torch.cat([fleet.predict(fleet.front(part)) for part in parts], dim=1)
+    return tuple((found == answers).double().mean(1).tolist())
 
 
 def _means(losses: Tensor) -> tuple[float, ...]:
@@ -189,35 +220,17 @@ def rate_table(course: Course, rates: Sequence[float], epoch: int, steps: int) -
     return torch.from_numpy(np.array([columns[rate] for rate in rates], np.float32).T.copy())
 
 
-class _Tested:
-    """The test images, and the front's outputs for them if they are not too large to keep."""
-
-    def __init__(self, fleet: Simulation, data: Data, encoding: PixelEncoding, device: str) -> None:
-        self.fleet, self.labels = fleet, torch.tensor(data.test.labels, device=device)
-        self.images = centred(data.test, encoding, device)
-        keeps = fleet.boundary_bytes * len(self.images) <= KEPT_BYTES
-        self.kept = fleet.front(self.images) if keeps else None
-
-    def top1(self) -> tuple[float, ...]:
-        if self.kept is not None:
-            found = self.fleet.predict(self.kept)
-        else:
-            parts = in_parts(self.images, self.fleet.chunk(len(self.images)))
-            found = torch.cat([self.fleet.predict(self.fleet.front(part)) for part in parts], dim=1)
-        return tuple((found == self.labels).double().mean(1).tolist())
-
-
 def _run_on_host(
     programs: Sequence[Program], data: Data, course: Course, rates: Sequence[float],
     on_progress: Callable[[FleetProgress], None],
-) -> Simulated:  # fmt: skip
+) -> list[_Device]:  # fmt: skip
     """Run each program's C on a core of this machine: threads only wait for it, and keep all cores busy."""
     for program in programs:
         if program.target.name != "host":
             raise InputError(f"{program.graph.name} was compiled for {program.target.name}; compile it for the host")
     done = [0] * len(programs)
 
-    def run(number: int) -> Learned | None:
+    def run(number: int) -> _Device:
         def report(progress: LearningProgress) -> None:
             if progress.doing == "learning":
                 done[number] = (progress.epoch - 1) * progress.total + progress.done
@@ -227,22 +240,12 @@ def _run_on_host(
 
         try:
             own = replace(course, learning_rate=rates[number])
-            return learn(programs[number], data, own, on_progress=report, threads=1)
+            learned = learn(programs[number], data, own, on_progress=report, threads=1)
         except LearningError:  # its loss is not a number; the others go on
-            return None
+            nothing = (math.nan,) * course.epochs
+            return _Device(nothing, nothing, {})
+        tests = (math.nan if epoch.accuracy is None else epoch.accuracy for epoch in learned.record)
+        return _Device(tuple(epoch.loss for epoch in learned.record), tuple(tests), learned.state)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        learned = list(pool.map(run, range(len(programs))))
-    return _simulated(learned, course)
-
-
-def _simulated(learned: Sequence[Learned | None], course: Course) -> Simulated:
-    losses, tests = [], []
-    for number in range(course.epochs):
-        epochs = [None if one is None else one.record[number] for one in learned]
-        losses.append(tuple(math.nan if epoch is None else epoch.loss for epoch in epochs))
-        tested = tuple(math.nan if e is None or e.accuracy is None else e.accuracy for e in epochs)
-        tests.append(tested if course.tests(number + 1) else None)
-    accuracies = tuple(math.nan if one is None else one.accuracy for one in learned)
-    states = tuple({} if one is None else one.state for one in learned)
-    return Simulated(accuracies, tuple(losses), tuple(tests), states, (1,) * len(learned))
+        return list(pool.map(run, range(len(programs))))

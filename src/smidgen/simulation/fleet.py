@@ -29,11 +29,10 @@ Key = tuple[str, Type]  # a tensor of the model, by its name
 
 @dataclass(frozen=True)
 class FleetValue:
-    """A tensor of the fleet: an input, a constant, or what a node gives. `lanes`: each device has its own."""
+    """A tensor of the fleet: an input, a constant, or what a node gives."""
 
     number: int
     type: Type
-    lanes: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +91,7 @@ class Fleet:
     steps: tuple[FleetStep, ...]
     masked: Mapping[FleetValue, tuple[FleetValue, Node]]
     slots: tuple[Mapping[int, int], ...]  # by graph: the places of its exponents → the fleet's
+    lanes: frozenset[FleetValue]  # of which each device has its own
 
 
 def merge(graphs: Sequence[Graph], own_samples: bool = False) -> Fleet:
@@ -221,52 +221,32 @@ class _Merger:
 
     def fleet(self) -> Fleet:
         lanes = self._lanes()
-
-        def final(value: FleetValue) -> FleetValue:
-            return replace(value, lanes=value.number in lanes)
-
-        def finals(values: tuple[FleetValue, ...]) -> tuple[FleetValue, ...]:
-            return tuple(map(final, values))
-
         parameters: dict[FleetValue, Parameter] = {}
         constants: dict[FleetValue, Array] = {}
         for key, whole in self.wholes.items():
-            value = final(self.known[key])
-            if value.lanes:
+            if (value := self.known[key]) in lanes:
                 parameters[value] = Parameter(value, whole, self.held.get(key, {}))
             else:
                 constants[value] = next(iter(whole.values()))
-        nodes = tuple(replace(n, ins=finals(n.ins), outs=finals(n.outs)) for n in self._needed())
-        steps = tuple(
-            replace(
-                s,
-                parameters=tuple(parameters[final(p.value)] for p in s.parameters),
-                sources=finals(s.sources),
-                rate=final(s.rate),
-            )
-            for s in self.steps.values()
-        )
-        masked = {final(mask): (final(of), node) for mask, (of, node) in self.masked.items()}
-        image, label, rate = (final(self.known[what]) for what in ("image", "label", "rate"))
-        logits, losses = (finals(tuple(ends)) for ends in zip(*self.ends, strict=True))
+        image, label, rate = (self.known[what] for what in ("image", "label", "rate"))
+        logits, losses = zip(*self.ends, strict=True)
         return Fleet(
-            tuple(self.graphs), image, label, rate, logits, losses, constants, parameters, nodes, steps, masked,
-            tuple(self.slots),
+            tuple(self.graphs), image, label, rate, logits, losses, constants, parameters, self._needed(),
+            tuple(self.steps.values()), self.masked, tuple(self.slots), lanes,
         )  # fmt: skip
 
-    def _lanes(self) -> set[int]:
-        """The numbers of the values that differ from device to device: what depends on something that does."""
+    def _lanes(self) -> frozenset[FleetValue]:
+        """Return the values that differ from device to device: what depends on something that does."""
         own = ("step state", "rate", *(("image", "label") if self.own_samples else ()))
-        lanes = {self.known[what].number for what in own}
-        lanes |= {self.known[key].number for key in self.held}
+        lanes = {self.known[key] for key in (*own, *self.held)}
         for key, whole in self.wholes.items():
             first, *rest = whole.values()
             if any(other is not first and not np.array_equal(other, first) for other in rest):
-                lanes.add(self.known[key].number)
+                lanes.add(self.known[key])
         for node in self.nodes.values():
-            if any(v.number in lanes for v in node.ins):
-                lanes |= {v.number for v in node.outs}
-        return lanes
+            if not lanes.isdisjoint(node.ins):
+                lanes |= set(node.outs)
+        return frozenset(lanes)
 
     def _needed(self) -> tuple[FleetNode, ...]:
         """Without what only gathered the channels that one device keeps."""

@@ -1,6 +1,7 @@
 """The ops of the forward pass, for all devices and images at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from smidgen import numerics, ops
-from smidgen.ir import Array, Node, Op, Type
+from smidgen.ir import Array, Node, Op, Value
 from smidgen.ops.dense import LANES
 from smidgen.ops.elementwise import Rescale
 from smidgen.ops.state import units
@@ -37,50 +38,32 @@ def rule(*kinds: type[Op], into: dict[type[Op], Rule]) -> Callable[[Rule], Rule]
 
 
 def by_reference(op: Op, node: Node, s: Setting) -> Function:
-    """Any other op is its numpy reference, device by device and image by image; slow, and not for CUDA graphs."""
-    for value in (*node.ins, *node.outs):
+    """Any other op is its numpy reference; a recurrent layer never learns, and every device has its weights."""
+    for value in (node.ins[0], *node.outs):
         check_single(value.type, value.name)
     s.by_reference.append(type(op).__name__)
+    return in_numpy(partial(op.ref, node), node.ins, node.outs, s.device)
+
+
+def in_numpy(
+    function: Callable[..., Array | tuple[Array, ...]], ins: Sequence[Value], outs: Sequence[Value], place: torch.device
+) -> Callable[..., tuple[Tensor, ...]]:
+    """Return a function of numpy over lanes, device by device and image by image; slow, and not for CUDA graphs."""
 
     def run(*xs: Tensor) -> tuple[Tensor, ...]:
-        devices = max(x.shape[0] for x in xs)
-        images = max(x.shape[2] if x.dim() > 2 else 1 for x in xs)
-        arrays = [from_lanes(x, v.type) for x, v in zip(xs, node.ins, strict=True)]
+        arrays = [(from_lanes(x, v.type), v.type) for x, v in zip(xs, ins, strict=True)]
+        devices, images = max(len(a) for a, _ in arrays), max(a[0].size // type_.size for a, type_ in arrays)
 
-        def one(array: Array, type_: Type, d: int, i: int) -> Array:
-            own: Array = array[min(d, len(array) - 1), min(i, array.shape[1] - 1)]
-            return own.reshape(type_.shape)
+        def one(d: int, i: int) -> tuple[Array, ...]:
+            own = [(a[min(d, len(a) - 1)], type_) for a, type_ in arrays]
+            made = function(*((a if a.size == t.size else a[i]).reshape(t.shape) for a, t in own))
+            return made if isinstance(made, tuple) else (made,)
 
-        made = [
-            [_outs(node, [one(a, v.type, d, i) for a, v in zip(arrays, node.ins, strict=True)]) for i in range(images)]
-            for d in range(devices)
-        ]
+        made = [[one(d, i) for i in range(images)] for d in range(devices)]
         return tuple(
-            torch.cat([to_lanes(np.concatenate([one[k] for one in lane]), v.type) for lane in made]).to(s.device)
-            for k, v in enumerate(node.outs)
+            torch.cat([to_lanes(np.concatenate([found[k] for found in lane]), v.type) for lane in made]).to(place)
+            for k, v in enumerate(outs)
         )
-
-    return run
-
-
-def _outs(node: Node, arrays: list[Array]) -> tuple[Array, ...]:
-    outs = node.op.ref(node, *arrays)
-    return outs if isinstance(outs, tuple) else (outs,)
-
-
-@rule(ops.Gru, ops.GruSlopes, ops.Lstm, ops.LstmSlopes, into=FORWARD)
-def _recurrent(op: ops.Gru | ops.GruSlopes | ops.Lstm | ops.LstmSlopes, node: Node, s: Setting) -> Function:
-    """Recurrent layers never learn: their numpy reference, with the same weights on every device."""
-    s.by_reference.append(type(op).__name__)
-    x_type, *types = (v.type for v in node.ins)
-
-    def run(x: Tensor, *held: Tensor) -> Tensor:
-        weights = [from_lanes(one, type_)[0].reshape(type_.shape) for one, type_ in zip(held, types, strict=True)]
-        made = [
-            np.concatenate([np.asarray(op.ref(node, image[None], *weights)) for image in lane])
-            for lane in from_lanes(x, x_type)
-        ]
-        return torch.cat([to_lanes(lane, node.out.type) for lane in made]).to(s.device)
 
     return run
 

@@ -63,19 +63,14 @@ def added(a: Tensor, b: Tensor, multipliers: Tensor, shifts: Tensor, limits: Ten
     return scaled(left + right, multipliers[2], shifts[2]).clamp(limits[0], limits[1]).to(torch.float32)
 
 
-def rounded(sums: Tensor, multiplier: Tensor, t: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums of gradients → int8 gradients, and the largest magnitude before saturation of each device and channel.
-
-    `multiplier` is one number or one per channel, and holds the lift; t and key are one per device.
-    """
-    v = (sums.to(torch.int64) * multiplier.unsqueeze(1) + (1 << 30)) >> 31
-    return _at_random(v, t, key)
-
-
-def rounded_inside(
+def rounded(
     sums: Tensor, y: Tensor, limits: Tensor, multiplier: Tensor, t: Tensor, key: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """`rounded`, with nothing where y lies on or beyond its limits."""
+    """Sums of gradients → int8 gradients, and the largest magnitude before saturation of each device and channel.
+
+    They are nothing where y lies on or beyond its limits. `multiplier` is one number or one per channel, and holds the
+    lift; t and key are one per device.
+    """
     v = (sums.to(torch.int64) * multiplier.unsqueeze(1) + (1 << 30)) >> 31
     return _at_random(torch.where((y > limits[0]) & (y < limits[1]), v, 0), t, key)
 
@@ -187,5 +182,5 @@ def windowed(seen: Tensor, dy: Tensor) -> Tensor:
 
 
 COMPILED = (
-    windowed, requantized, rescaled, added, rounded, rounded_inside, aligned, delta, ruled, moved_weight, moved_bias,
+    windowed, requantized, rescaled, added, rounded, aligned, delta, ruled, moved_weight, moved_bias,
 )  # fmt: skip

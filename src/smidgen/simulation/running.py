@@ -40,8 +40,8 @@ class Simulation:
         self.parameters: Values = {}
         self.constants: Values = {}
         self._place()
-        self._nodes = [n for n in self.merged.nodes if any(v.lanes for v in n.outs)]
-        self._front_nodes = [n for n in self.merged.nodes if not any(v.lanes for v in n.outs)]
+        self._nodes = [n for n in self.merged.nodes if not self.merged.lanes.isdisjoint(n.outs)]
+        self._front_nodes = [n for n in self.merged.nodes if self.merged.lanes.isdisjoint(n.outs)]
         self._gradients = [n for n in self._nodes if isinstance(n.node.op, Slotted) and n.node.op.slots]
         own = (FromFloat, SumGrads)  # they read exponents, and are computed where those are looked up
         self._functions = {
@@ -125,7 +125,7 @@ class Simulation:
     @property
     def boundary_bytes(self) -> int:
         """The bytes of the front's outputs for one image, or one of each device."""
-        return sum(4 * v.type.size * (self.s.devices if v.lanes else 1) for v in self.boundary)
+        return sum(4 * v.type.size * (self.s.devices if v in self.merged.lanes else 1) for v in self.boundary)
 
     def chunk(self, images: int) -> int:
         """Return how many of `images` the front runs ahead for."""
@@ -144,7 +144,7 @@ class Simulation:
     def _front(self, images: Tensor) -> list[Tensor]:
         image = self.merged.image
         shifted = images.to(self.s.device, torch.float32) - zero_of(image.type)
-        lanes = shifted if image.lanes else shifted.unsqueeze(1)
+        lanes = shifted if image in self.merged.lanes else shifted.unsqueeze(1)
         values = {**self.constants, image: lanes.movedim((1, -1), (0, 1)).contiguous()}
         for node in self._front_nodes:
             self._run(node, values)
@@ -202,12 +202,8 @@ class Simulation:
             made = self._functions[id(node)](*(values[v] for v in node.ins[: op.operands]))
             assert isinstance(made, Tensor)
             summed = made
-        t, key = looked.t[:, i], looked.keys[:, i]
-        if how.mask is None:
-            rounded, peak = run.rounded(summed, how.multiplier, t, key)
-        else:
-            y = values[how.mask].flatten(2)
-            rounded, peak = run.rounded_inside(summed, y, how.limits, how.multiplier, t, key)
+        y = summed if how.mask is None else values[how.mask].flatten(2)  # where there is no mask, nothing is limited
+        rounded, peak = run.rounded(summed, y, how.limits, how.multiplier, looked.t[:, i], looked.keys[:, i])
         return unflatten(rounded, 2, (1, *node.outs[0].type.shape[1:-1])), peak
 
     def _chosen(self, values: Values, wanted: tuple[FleetValue, ...]) -> Tensor:

@@ -35,7 +35,8 @@ class IntegerStep:
         assert isinstance(op, Step)
         self.step, self.op, self.s = step, op, s
         self.first, self.devices = min(step.ops), max(step.ops) + 1 - min(step.ops)
-        self.weights = self._own_lanes(weights)
+        own = self._own_lanes(weights)
+        self.weights = own if own.dim() == 4 else own[..., None, None]  # a bias has one tap of one channel
         self.is_weight = isinstance(op, WeightStep)
         self.fraction_bits = op.bits - 8 if isinstance(op, WeightStep) else 0
         (parameter,) = step.parameters
@@ -90,8 +91,6 @@ class IntegerStep:
 
     def _shape(self) -> tuple[int, int, int]:
         """Outputs, taps and channels that are stepped."""
-        if not self.is_weight:
-            return self.weights.shape[1], 1, 1
         _, outputs, taps, channels = self.weights.shape
         return outputs, taps, channels if self.union is None else len(self.union)
 
@@ -103,7 +102,7 @@ class IntegerStep:
         kept = np.ones(self.devices, np.int32)
         for device, channels in self.held.items():
             lane = device - self.first
-            own = range(count) if not self.is_weight or channels is None else channels
+            own = range(count) if channels is None else channels
             at = [wanted.index(c) for c in own] if self.union is not None else list(own)
             active[lane, at] = True
             rank[lane, at] = np.arange(len(at))
@@ -156,7 +155,7 @@ class IntegerStep:
     def _move(self, moves: Tensor) -> None:
         s = self.s
         if not self.is_weight:
-            self.weights.copy_(s.run.moved_bias(self.weights, moves.flatten(1), self.active.flatten(1), self.most))
+            self.weights.copy_(s.run.moved_bias(self.weights, moves, self.active, self.most))
             return
         chosen = self.weights if self.places is None else self.weights.index_select(3, self.places)
         after, fraction = s.run.moved_weight(chosen, self.fraction, moves, self.bits, self.active)
@@ -174,14 +173,11 @@ class IntegerStep:
         """Return a device's part of this step's tensors, as its graph keeps them."""
         found, lane = self.step.states[device], device - self.first
         at = torch.from_numpy(self.active_lanes[lane]).to(self.s.device)
-        if not self.is_weight:
-            arrays = [self.weights[lane].cpu().numpy()]
-        else:
-            chosen = self.weights[lane] if self.places is None else self.weights[lane].index_select(2, self.places)
-            arrays = [np.rint(chosen[:, :, at].cpu().numpy())]
-            if self.fraction_bits:
-                fraction = self.fraction[lane][:, :, at].cpu().numpy()
-                arrays.append(pack(fraction.astype(np.uint8).ravel(), self.fraction_bits))
+        chosen = self.weights[lane] if self.places is None else self.weights[lane].index_select(2, self.places)
+        arrays = [np.rint(chosen[:, :, at].cpu().numpy())]
+        if self.fraction_bits:
+            fraction = self.fraction[lane][:, :, at].cpu().numpy()
+            arrays.append(pack(fraction.astype(np.uint8).ravel(), self.fraction_bits))
         if self.buffer is not None:
             arrays.append(self.buffer[lane][:, :, at].cpu().numpy())
         return {v: a.reshape(v.type.shape).astype(v.type.dtype) for v, a in zip(found, arrays, strict=True)}
@@ -191,17 +187,14 @@ class IntegerStep:
         arrays = [torch.from_numpy(state[v.name].copy()).to(self.s.device) for v in self.step.states[device]]
         lane = device - self.first
         at = torch.from_numpy(self.active_lanes[lane]).to(self.s.device)
-        if not self.is_weight:
-            self.weights[lane] = arrays[0]
-        else:
-            outputs, taps, _ = self._shape()
-            own = self.held[device]
-            places = self.s.whole(range(self.weights.shape[3]) if own is None else own)
-            self.weights[lane][:, :, places] = arrays[0].to(torch.float32).reshape(outputs, taps, -1)
-            if self.fraction_bits:
-                size = outputs * taps * int(at.sum())
-                fraction = unpack(state[self.step.states[device][1].name], self.fraction_bits, size)
-                self.fraction[lane][:, :, at] = torch.from_numpy(fraction).to(self.s.device).reshape(outputs, taps, -1)
+        outputs, taps, _ = self._shape()
+        own = self.held[device]
+        places = self.s.whole(range(self.weights.shape[3]) if own is None else own)
+        self.weights[lane][:, :, places] = arrays[0].to(self.weights.dtype).reshape(outputs, taps, -1)
+        if self.fraction_bits:
+            size = outputs * taps * int(at.sum())
+            fraction = unpack(state[self.step.states[device][1].name], self.fraction_bits, size)
+            self.fraction[lane][:, :, at] = torch.from_numpy(fraction).to(self.s.device).reshape(outputs, taps, -1)
         if self.buffer is not None:
             kept = self.buffer[lane][:, :, at]
             self.buffer[lane][:, :, at] = arrays[-1].to(torch.int32).reshape(kept.shape)

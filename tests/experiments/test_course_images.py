@@ -8,13 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.baselines import images as module
+from experiments.baselines.images import CourseImages, centred
 from smidgen.data import Augment, DataError, PixelEncoding, Samples, as_input, centre
 from smidgen.ir import Array, QParams, Type
 from smidgen.ir.log_mel import MFCC
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning.course import Course
-from smidgen.simulation import images as module
-from smidgen.simulation.images import CourseImages, centred
 from tests.support.tiers import examples
 
 torch.set_num_threads(1)  # pytest's workers share the cores

@@ -1,4 +1,4 @@
-"""What a group would hold, told from segments: the very bytes of the group itself."""
+"""What a group would hold, told from a longer one: the very bytes of the group itself."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from experiments.chains import chain, residual_network
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.memory import buffers, streaming
-from smidgen.memory.groups import stream
+from smidgen.memory.groups import Groups, stream
 from smidgen.memory.layout import loads
 from smidgen.memory.rows import Schedule
-from smidgen.memory.segments import Segments
 from smidgen.ops import MaxPool, Mul
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
@@ -29,12 +28,12 @@ from tests.support.tiers import examples
 
 def compare(graph: Graph, streamed_input: bool) -> tuple[int, int]:
     """Hold every estimate against the group it is of; the groups, and those with maps in each other's place."""
-    segments = Segments(graph, streamed_input, portable)
+    groups = Groups(graph, streamed_input, portable)
     count = overlapping = 0
-    for end in segments.cuts[1:]:
-        estimates = {estimate.first: estimate for estimate in segments.estimates(end)}
+    for end in groups.cuts[1:]:
+        estimates = {estimate.first: estimate for estimate in groups.estimates(end)}
         before = 0
-        for first in (cut for cut in reversed(segments.cuts) if cut < end):
+        for first in (cut for cut in reversed(groups.cuts) if cut < end):
             group = stream(graph, first, end, streamed_input)
             assert (group is None) == (first not in estimates)
             if group is None:
@@ -71,7 +70,7 @@ def test_no_group_is_estimated_that_makes_what_one_of_its_nodes_must_have_whole(
     table = g.constant("table", np.ones((1, 6, 6, 2), np.int8), q)
     graph = g.graph(g.emit(Mul(), table, gate, q=q))
     assert compare(graph, streamed_input=False)[0] == 2
-    estimated = {(e.first, e.end) for end in (1, 2) for e in Segments(graph, False, portable).estimates(end)}
+    estimated = {(e.first, e.end) for end in (1, 2) for e in Groups(graph, False, portable).estimates(end)}
     assert estimated == {(0, 1), (1, 2)}
 
 
