@@ -12,7 +12,7 @@ from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
 from smidgen.memory import Memory, Plan, ordering, streaming
 from smidgen.memory.layout import Working
-from smidgen.memory.phases import Phases, check_phases, lay_out_phases
+from smidgen.memory.phases import Phases, beside_image, check_phases, lay_out_phases
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import PlannedSchedule
 from smidgen.targets import find
@@ -105,6 +105,8 @@ def _one_pass(
     graph = with_one_pass(model, training, step.graph)
     assert graph.one_pass is not None
     collect = graph.one_pass.collect  # in its own order: it ends in what observes a sample
+    step = beside_image(step, collect)
+    memory.check(step.graph, step.plan, step.schedule, working=working)
     rows = frugal and streaming.stream_rows(collect, step.schedule.streamed_input, working=working)
     phases = lay_out_phases(graph, step, rows or streaming.lay_out(collect, working=working), working)
     check_phases(graph, phases, working)

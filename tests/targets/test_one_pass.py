@@ -14,7 +14,7 @@ from smidgen.pipeline import Program, compile
 from smidgen.targets.device import Device
 from smidgen.targets.host import Host
 from smidgen.training import Options
-from tests.support.networks import inverted_residual
+from tests.support.networks import inverted_residual, single_layer
 from tests.support.one_pass_reference import Reference
 
 CLASSES = 4
@@ -61,6 +61,23 @@ def test_a_device_observes_solves_and_then_steps_as_numpy_does(program: Program)
             assert same(device.state(), reference.named())
         device.predict(images(1)[0][0])
         assert device.distance() == 0  # steps change the layers that it was measured by
+
+
+def test_a_network_of_one_layer_observes_its_image(host: Host) -> None:
+    program = compile(single_layer(0), "head", host, options=Options(CLASSES), one_pass=True)
+    reference, rng = Reference(program.graph), np.random.default_rng(0)
+    samples = [(rng.integers(-128, 128, (1, 24)).astype(np.int8), i % CLASSES) for i in range(10)]
+    with program.start() as device:
+        for image, label in samples:
+            device.observe(image, label)
+            assert reference.count(image, label) == 0
+        device.solve()
+        assert reference.solve() == 0
+        assert same(device.state(), reference.named())
+        assert [device.predict(image) for image, _ in samples] == [label for _, label in samples]
+        for image, label in samples:
+            assert device.train(image, label, 0.001) == reference.train(image, label, 0.001)
+        assert same(device.state(), reference.named())
 
 
 def check_distances(device: Device, reference: Reference) -> None:

@@ -92,7 +92,7 @@ def front_fingerprint(graph: Graph, features: Value) -> str:
     """Return a fingerprint of all that makes a value of the image, by any names."""
     whole = Graph((graph.image,), (features,), graph.nodes, graph.constants, preprocessing=graph.preprocessing)
     front = prune(whole)
-    read = dict.fromkeys(v for node in front.nodes for v in (*node.ins, *node.outs))
+    read = dict.fromkeys(v for node in front.nodes for v in (*node.ins, *node.outs)) or (features,)
     names = {v: Value(f"v{i}", v.type) for i, v in enumerate(read)}
     nodes = (Node(n.op, tuple(names[v] for v in n.ins), tuple(names[v] for v in n.outs)) for n in front.nodes)
     constants = {names[v]: data for v, data in front.constants.items()}
