@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from smidgen.callbacks import ignore
 from smidgen.codegen.entries import audio_bytes
-from smidgen.errors import PlanError, StreamError, TargetError
+from smidgen.errors import StreamError, TargetError
 from smidgen.ir import Graph
 from smidgen.pipeline import compile
 from smidgen.selection.contributions import Contributions
