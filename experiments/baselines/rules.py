@@ -14,6 +14,7 @@ from experiments.baselines.attention import ATTENTION_RULES
 from experiments.baselines.recurrent import RECURRENT_RULES
 from smidgen import numerics, ops
 from smidgen.ir import Node, Op, Type
+from smidgen.numerics import projection
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
 from smidgen.ops.functions import LEAST
 from smidgen.ops.resize import ONE
@@ -85,6 +86,18 @@ def _dense(node: Node, a: Arithmetic) -> Function:
     scale = a.real(factors(node))
     finish = a.requantizer(node.out.type, op.activation, factors(node), lambda acc: _half_away(acc * scale))
     return lambda x, w, b: finish((x - zero).double() @ w.double().T + b)
+
+
+@rule(ops.Project)
+def _project(node: Node, a: Arithmetic) -> Function:
+    op, x = node.op, node.ins[0].type
+    assert isinstance(op, ops.Project)
+    signs = torch.from_numpy(projection.matrix(x.shape[1], op.count).astype(np.float64)).to(a.device)
+    if x.q is None:
+        return lambda features: F.linear(features, signs.to(features))
+    factor = (2.0**-op.shift,)
+    finish = a.requantizer(node.out.type, "none", factor, lambda acc: _half_away(acc * factor[0]))
+    return lambda features: finish((features - x.zero).double() @ signs.T)
 
 
 def _half_away(x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,15 +13,18 @@ from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
 from smidgen.memory import Memory, Plan, ordering, streaming
 from smidgen.memory.layout import Working
-from smidgen.memory.phases import Phases, check_phases, lay_out_phases
+from smidgen.memory.phases import Phases, beside_image, check_phases, lay_out_phases
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import PlannedSchedule
 from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, parse_size
 from smidgen.targets.device import Device, Target
 from smidgen.training import Options, Training, build_training, passes
+from smidgen.training.head import ending_of
 from smidgen.training.one_pass import with_one_pass
 from smidgen.training.scheme import Scheme, load_scheme
+
+LEAST_PROJECTED, MOST_PROJECTED, EVERY = 32, 192, 16  # numbers that features are projected to by a budget
 
 
 def compile(
@@ -44,34 +48,54 @@ def compile(
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
     image is streamed or there is a budget; the bytes computed are the same. With `replay`, a size of flash, it can also
     learn from what its frozen layers made of earlier images (docs/internals/replay.md). With `one_pass` it can also
-    make its head of sums over samples (docs/one-pass.md); without a scheme, steps then teach the head alone. `prefix`
-    begins the names of files and functions; `class_names` are those of the classes that it learns, or scores. Without
-    any a model's own stay, also where its head is kept and learns.
+    make its head of sums over samples (docs/one-pass.md); without a scheme, steps then teach the head alone. Where
+    the budget has no room for the sums of all features, a new head reads a projection of them, as large as it allows.
+    `prefix` begins the names of files and functions; `class_names` are those of the classes that it learns, or scores.
+    Without any a model's own stay, also where its head is kept and learns.
     """
     where = find(target) if isinstance(target, str) else target
-    most = None if budget is None else parse_size(str(budget))
-    room = None if replay is None else parse_size(str(replay))
+    most, room = (None if size is None else parse_size(str(size)) for size in (budget, replay))
     ir.verify(model)
-    training = None
     if one_pass:
         scheme, options = scheme or "head", replace(options or Options(), head_dtype="float32")
-    if scheme is None:
-        graph = with_classes(model, class_names)
-    else:
-        training = _train(model, scheme, options, images, class_names)
-        graph = passes.run(training.step)
-    codegen.check_kernels(graph)
-    frugal = where.frugal or streamed_input or most is not None
-    best = _lay_out(graph, frugal, streamed_input, where.working, room is not None)
-    memory.check(best.graph, best.plan, best.schedule, working=where.working)
-    best, phases = _one_pass(model, training, best, frugal, where.working) if one_pass and training else (best, None)
-    sources = codegen.generate(best.graph, best.plan, prefix, best.schedule, folders=where.folders, phases=phases)
-    sources = replace(sources, replay_bytes=room or 0)
-    if most is not None:
+
+    def attempt(given: Options | None) -> Program:
+        training = None if scheme is None else _train(model, scheme, given, images, class_names)
+        graph = with_classes(model, class_names) if training is None else passes.run(training.step)
+        codegen.check_kernels(graph)
+        frugal = where.frugal or streamed_input or most is not None
+        best = _lay_out(graph, frugal, streamed_input, where.working, room is not None)
+        memory.check(best.graph, best.plan, best.schedule, working=where.working)
+        taught = training if one_pass else None
+        best, phases = _one_pass(model, taught, best, frugal, where.working) if taught else (best, None)
+        made = codegen.generate(best.graph, best.plan, prefix, best.schedule, folders=where.folders, phases=phases)
+        sources = replace(made, replay_bytes=room or 0)
         _afford(best, sources, most, where.working)
-    where.check(best.graph, best.plan, sources)
-    kept = None if room is None else _replay(best, room)
-    return Program(best.graph, where, best.schedule, best.plan, sources, training, kept)
+        where.check(best.graph, best.plan, sources)
+        kept = None if room is None else _replay(best, room)
+        return Program(best.graph, where, best.schedule, best.plan, sources, training, kept)
+
+    return _with_room(model, options, attempt) if options and one_pass and most else attempt(options)
+
+
+def _with_room(model: Graph, options: Options, attempt: Callable[[Options], Program]) -> Program:
+    """Return what fits a budget: a program with all features, or else with the largest projection of them."""
+    try:
+        return attempt(options)
+    except PlanError as refused:
+        if options.project is not None or options.head == "keep":
+            raise
+        found, most = None, min(MOST_PROJECTED, ending_of(model).features.type.shape[-1] - 1)
+        fitting, too_many = LEAST_PROJECTED // EVERY - 1, most // EVERY + 1
+        while too_many - fitting > 1:
+            middle = (fitting + too_many) // 2
+            try:
+                found, fitting = attempt(replace(options, project=middle * EVERY)), middle
+            except PlanError:
+                too_many = middle
+        if found is None:
+            raise refused from None
+        return found
 
 
 def plan(
@@ -105,6 +129,8 @@ def _one_pass(
     graph = with_one_pass(model, training, step.graph)
     assert graph.one_pass is not None
     collect = graph.one_pass.collect  # in its own order: it ends in what observes a sample
+    step = beside_image(step, collect)
+    memory.check(step.graph, step.plan, step.schedule, working=working)
     rows = frugal and streaming.stream_rows(collect, step.schedule.streamed_input, working=working)
     phases = lay_out_phases(graph, step, rows or streaming.lay_out(collect, working=working), working)
     check_phases(graph, phases, working)
@@ -130,11 +156,11 @@ def _train(
     return replace(training, step=with_classes(training.step, names), forward=with_classes(training.forward, names))
 
 
-def _afford(best: PlannedSchedule, sources: Sources, budget: int, working: Working) -> None:
+def _afford(best: PlannedSchedule, sources: Sources, budget: int | None, working: Working) -> None:
     """Raise PlanError where arena and state exceed the budget."""
     graph, layout, arena, state = best.graph, best.plan, sources.arena_bytes, sources.state_bytes
     needed = state + arena
-    if needed <= budget:
+    if budget is None or needed <= budget:
         return
     streamed = needed if best.schedule.streamed_input else _streamed(graph, needed, working)
     least = f"{streamed:,}, with the image streamed" if streamed < needed else f"{needed:,}"

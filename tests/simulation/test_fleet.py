@@ -48,6 +48,7 @@ OPTIONS = (
     Options(CLASSES, weight_bits=10, rule=Sgd(accumulate=3)),
     Options(CLASSES, head_dtype="int8", seed=5),
     Options(CLASSES, qas=False),
+    Options(CLASSES, project=3, seed=6),
 )
 
 

@@ -243,9 +243,15 @@ def _attention() -> Iterator[Case]:
     yield normalize("whole", ops.Normalize(groups=1), 1, 9, 9, 5)
 
 
+def _projections() -> Iterator[Case]:
+    """Widths that are a power of two, or above one, of every word of signs; sums that saturate, and that are whole."""
+    for d, count, shift in ((1, 1, 0), (24, 7, 3), (32, 32, 5), (160, 96, 4), (257, 192, 9), (1280, 130, 20)):
+        yield unary(f"project-{d}-{count}-{shift}", ops.Project(count, shift), 1, d, x=Q(0.05, -3 if d % 2 else 127))
+
+
 CASES: tuple[Case, ...] = (
     *_convs(), *_pixels(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes(), *_recurrent(),
-    *_attention(),
+    *_attention(), *_projections(),
 )  # fmt: skip
 
 

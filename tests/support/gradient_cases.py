@@ -238,6 +238,7 @@ def _attention() -> Iterator[GradientCase]:
     yield unary("softmax", ops.Softmax(), 1, 2, 5)
     yield unary("softmax-beta", ops.Softmax(0.3), 3, 4)
     yield unary("unit-norm", ops.UnitNorm(), 2, 5)
+    yield unary("project", ops.Project(4, 0), 1, 7)
     yield normalize("rows", ops.Normalize(), 3, 7)
     yield normalize("groups", ops.Normalize(0.1, 2), 1, 3, 2, 4)
 

@@ -31,6 +31,7 @@ from smidgen.ops import (
     Pad,
     Pick,
     PRelu,
+    Project,
     Quantize,
     Requantize,
     Reshape,
@@ -304,6 +305,12 @@ def grow_unit_norm(s: Grower) -> Value:
     return s.g.emit(UnitNorm(), s.value())
 
 
+def grow_project(s: Grower) -> Value:
+    x = s.value()
+    x = x if len(x.type.shape) == 2 and x.type.shape[0] == 1 else s.g.emit(Reshape((1, x.type.size)), x)
+    return s.g.emit(Project(s.choose(1, x.type.size), s.choose(0, 8)), x)
+
+
 def grow_lstm(s: Grower) -> Value:
     """A recurrent layer over any value as rows of any length; at times limited, at times its last state alone."""
     x = s.value()
@@ -316,6 +323,7 @@ def grow_lstm(s: Grower) -> Value:
 ANY = (
     grow_dense, grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_crop, grow_rescale, grow_float,
     grow_softmax, grow_lookup, grow_own_function, grow_prelu, grow_matmul, grow_unit_norm,
+    grow_project,
 )  # fmt: skip
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_bilinear, grow_transpose)
 

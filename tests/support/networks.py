@@ -161,6 +161,16 @@ def one_scale_hidden(seed: int) -> Graph:
 NETWORKS = (inverted_residual, branches, pools_and_moves, gates, one_scale)
 
 
+def single_layer(seed: int) -> Graph:
+    """A dense layer alone: the features of its head are the image."""
+    rng = np.random.default_rng(seed)
+    g = Builder("single")
+    x = g.input("image", Type((1, 24), "int8", QParams.per_tensor(0.05, -3)))
+    w = g.constant("w", rng.integers(-127, 128, (3, 24)).astype(np.int8), QParams.per_channel([0.01] * 3, 0))
+    b = g.constant("b", np.zeros(3, np.int32))
+    return g.graph(g.emit(Dense(), x, w, b, q=QParams.per_tensor(0.1, 0), name="y"))
+
+
 def partly(graph: Graph) -> Scheme:
     """A share of some layers, depthwise ones too, all of others, none of the first."""
     numbered = layers(graph)

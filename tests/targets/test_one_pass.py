@@ -14,7 +14,7 @@ from smidgen.pipeline import Program, compile
 from smidgen.targets.device import Device
 from smidgen.targets.host import Host
 from smidgen.training import Options
-from tests.support.networks import inverted_residual
+from tests.support.networks import inverted_residual, single_layer
 from tests.support.one_pass_reference import Reference
 
 CLASSES = 4
@@ -30,10 +30,10 @@ def images(count: int, seed: int = 0) -> list[tuple[Array, int]]:
     return [(np.clip(bases[c] + noise[i], -128, 127).astype(np.int8), int(c)) for i, c in enumerate(labels)]
 
 
-@pytest.fixture(scope="module", params=[(None, False), ("last:2", False), ("last:2", True)])
+@pytest.fixture(scope="module", params=[(None, False, None), ("last:2", False, None), ("last:2", True, 7)])
 def program(request: pytest.FixtureRequest, host: Host) -> Program:
-    scheme, streamed = request.param
-    options = Options(CLASSES)
+    scheme, streamed, project = request.param
+    options = Options(CLASSES, project=project)
     return compile(inverted_residual(0), scheme, host, options=options, streamed_input=streamed, one_pass=True)
 
 
@@ -54,7 +54,7 @@ def test_a_device_observes_solves_and_then_steps_as_numpy_does(program: Program)
         assert same(device.state(), reference.named())
         right = [device.predict(image) == label for image, label in images(30)]
         assert same(device.state(), reference.named())  # a prediction changes nothing
-        check_distances(device, reference)
+        assert check_distances(device, reference) > 1
         assert np.mean(right) > 0.8  # of three classes, by a network of random weights
         for image, label in images(3):
             assert device.train(image, label, 0.001) == reference.train(image, label, 0.001)
@@ -63,13 +63,30 @@ def test_a_device_observes_solves_and_then_steps_as_numpy_does(program: Program)
         assert device.distance() == 0  # steps change the layers that it was measured by
 
 
-def check_distances(device: Device, reference: Reference) -> None:
-    """Compare distances with those of numpy: of images like those observed, and of another beyond the limit."""
+def test_a_network_of_one_layer_observes_its_image(host: Host) -> None:
+    program = compile(single_layer(0), "head", host, options=Options(CLASSES), one_pass=True)
+    reference, rng = Reference(program.graph), np.random.default_rng(0)
+    samples = [(rng.integers(-128, 128, (1, 24)).astype(np.int8), i % CLASSES) for i in range(10)]
+    with program.start() as device:
+        for image, label in samples:
+            device.observe(image, label)
+            assert reference.count(image, label) == 0
+        device.solve()
+        assert reference.solve() == 0
+        assert same(device.state(), reference.named())
+        assert [device.predict(image) for image, _ in samples] == [label for _, label in samples]
+        for image, label in samples:
+            assert device.train(image, label, 0.001) == reference.train(image, label, 0.001)
+        assert same(device.state(), reference.named())
+
+
+def check_distances(device: Device, reference: Reference) -> float:
+    """Compare distances with those of numpy: of images like those observed, and of another, which is returned."""
     known, other = [image for image, _ in images(30)[12:15]], images(1, 5)[0][0]
     for image in (*known, other):
         device.predict(image)
         assert device.distance() == device.distance() == reference.distance(image)
-    assert device.distance() > 1
+    return device.distance()
 
 
 def test_what_was_forgotten_left_no_trace(program: Program) -> None:

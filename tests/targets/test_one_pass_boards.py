@@ -18,12 +18,15 @@ from tests.targets.test_one_pass import CLASSES, check_distances, images, same
 CORES = ("cortex-m0plus", "cortex-m4", "cortex-m7", "cortex-m55", "riscv32")
 
 
-@pytest.mark.parametrize("scheme", [None, "last:2"])
+@pytest.mark.parametrize(("scheme", "project"), [(None, None), ("last:2", None), ("last:2", 7)])
 @pytest.mark.parametrize("board", CORES)
-def test_each_core_observes_solves_and_steps_as_numpy_does(board: str, scheme: str | None, cache: Path) -> None:
+def test_each_core_observes_solves_and_steps_as_numpy_does(
+    board: str, scheme: str | None, project: int | None, cache: Path
+) -> None:
+    options = Options(CLASSES, project=project)
     program = compile(
-        inverted_residual(0), scheme, find_board(board), options=Options(CLASSES), streamed_input=True, one_pass=True
-    )
+        inverted_residual(0), scheme, find_board(board), options=options, streamed_input=True, one_pass=True
+    )  # fmt: skip
     reference = Reference(program.graph)
     with program.start() as device:
         for image, label in images(6):
@@ -35,7 +38,7 @@ def test_each_core_observes_solves_and_steps_as_numpy_does(board: str, scheme: s
         device.solve()
         assert reference.solve() == 0
         assert same(device.state(), reference.named())
-        check_distances(device, reference)
+        assert check_distances(device, reference) > (0 if project else 1)
         for image, label in images(2):
             assert device.train(image, label, 0.001) == reference.train(image, label, 0.001)
         assert same(device.state(), reference.named())

@@ -277,6 +277,11 @@ class Learning(Verb):
     accumulate: int = option(1, "Samples whose gradients make one step.")
     qas: bool = option(True, "Quantization-aware scaling of gradients.", "--qas/--no-qas")
     skip_below: float = option(0.0, "Skip the backward pass of a sample whose loss is below this.")
+    project: int | None = option(
+        None,
+        "Numbers that a new head reads: as many sums of all features, with fixed signs. By default it reads the "
+        "features; compiled with --one-pass and a --budget without room for their sums, what that allows.",
+    )
     loss: LossName = option("auto", "The loss to minimize; auto: the one that fits the data, without data softmax.")
     seed: Seed = 0
 

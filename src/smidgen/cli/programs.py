@@ -61,6 +61,7 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
         at_peak=memory.at_peak,
         picture=str(picture) if picture else None,
         replay=program.replay,
+        project=program.training.head.project if program.training else None,
     )
 
 

@@ -197,7 +197,7 @@ def learning_options(asked: Learning, classes: int | None) -> Options:
     loss = chosen_loss(asked) or "softmax"
     return Options(
         classes, asked.weight_bits, asked.qas, rule, asked.head_dtype, asked.seed, head, loss, asked.bias_bits,
-        asked.skip_below,
+        asked.skip_below, asked.project,
     )  # fmt: skip
 
 

@@ -55,8 +55,8 @@ class KeptSums:
         """Return both added up, or the other taken out (−1); InputError where they do not belong together."""
         if self.features != other.features:
             raise InputError(
-                "the sums are of two networks, or of two versions of one: their frozen layers differ; merge what was "
-                "observed with the same model"
+                "the sums are of two networks, of two versions of one, or of two projections: their frozen layers "
+                "differ; merge what was observed with the same model and the same --project"
             )
         if self.classes != other.classes:
             raise InputError(

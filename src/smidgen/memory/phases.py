@@ -13,7 +13,7 @@ from smidgen.ir import Graph, Value, memory_read, virtual_sources
 from smidgen.ir.graph import OnePass
 from smidgen.memory.checking import check
 from smidgen.memory.layout import Buffer, Plan, Working, padded, state_offsets, unused_state
-from smidgen.memory.planner import apart, buffers, packed
+from smidgen.memory.planner import apart, buffers, lifetimes, packed
 from smidgen.memory.rows import WHOLE
 from smidgen.memory.streaming import PlannedSchedule
 
@@ -27,6 +27,22 @@ class Phases:
     collect: PlannedSchedule
     solve: Plan
     arena_bytes: int
+
+
+def beside_image(step: PlannedSchedule, collect: Graph) -> PlannedSchedule:
+    """Return a step's plan with its logits apart from the image where the frozen network needs both at once.
+
+    A step has read the image when it gives the logits, which may take its place. Where nothing stands before the head
+    the image is the features, and these are observed after the logits: they then lie behind everything else.
+    """
+    lives, places, scores = lifetimes(collect), step.plan.values(), step.graph.scores
+    image, logits = places.get(step.graph.image), places[scores]
+    if image is None or lives[collect.image][1] <= lives[collect.outputs[0]][0]:
+        return step
+    if image >= logits + scores.type.bytes or logits >= image + step.graph.image.type.bytes:
+        return step
+    offsets = (step.plan.peak if scores in buffer.values else offset for buffer, offset in step.plan.placed)
+    return replace(step, plan=replace(step.plan, offsets=tuple(offsets)))
 
 
 def lay_out_phases(graph: Graph, step: PlannedSchedule, collect: PlannedSchedule, working: Working) -> Phases:

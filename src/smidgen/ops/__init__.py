@@ -20,6 +20,7 @@ from smidgen.ops.matmul import MatMul
 from smidgen.ops.normalize import BatchNorm, Normalize
 from smidgen.ops.one_pass import Distance, ForgetClass, MergeSums, Observe, Solve
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops.project import Project
 from smidgen.ops.resize import Pick, ResizeBilinear
 from smidgen.ops.rules import MaxAbs, Rate
 from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
@@ -33,7 +34,7 @@ __all__ = [
     "ChannelSum", "Compare", "Concat", "Conv2D", "Crop", "CrossEntropyGrad", "Dense", "DenseStep", "Depthwise",
     "Dequantize", "Distance", "ForgetClass", "FromFloat", "Gather", "Gru", "GruGrad", "GruSlopes", "LearnedBias",
     "LogSoftmax", "Lookup", "Lstm", "LstmGrad", "LstmSlopes", "Mask", "MatMul", "MaxAbs", "MaxPool", "Maximum", "Mean",
-    "MeanSquaredError", "MergeSums", "Mul", "Normalize", "Observe", "Overlay", "PRelu", "Pad", "Pick", "Quantize",
-    "Rate", "ReconstructionError", "Requantize", "RequantizeGrad", "Reshape", "ResizeBilinear", "SigmoidCrossEntropy",
-    "Softmax", "SoftmaxCrossEntropy", "Solve", "SumGrads", "Transpose", "UnitNorm", "WeightStep",
+    "MeanSquaredError", "MergeSums", "Mul", "Normalize", "Observe", "Overlay", "PRelu", "Pad", "Pick", "Project",
+    "Quantize", "Rate", "ReconstructionError", "Requantize", "RequantizeGrad", "Reshape", "ResizeBilinear",
+    "SigmoidCrossEntropy", "Softmax", "SoftmaxCrossEntropy", "Solve", "SumGrads", "Transpose", "UnitNorm", "WeightStep",
 ]  # fmt: skip

@@ -124,15 +124,18 @@ class CompiledProject:
     at_peak: PeakParts
     picture: str | None  # the file its memory is drawn in
     replay: Replay | None = None
+    project: int | None = None  # numbers that the head reads, where features are projected
 
     def __str__(self) -> str:
         learns = f"{self.state_bytes:,} for what outlives a run, " if self.state_bytes else ""
+        sums = f"\nthe head reads {self.project} sums of all features: give other commands --project {self.project}"
         return (
             f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
             f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
             f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
             f"at the peak: {self.at_peak}"
             + (f"\n{self.replay}" if self.replay else "")
+            + (sums if self.project else "")
             + (f"\nmemory drawn in {self.picture}" if self.picture else "")
         )
 

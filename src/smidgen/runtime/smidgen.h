@@ -188,6 +188,12 @@ typedef struct {
     int32_t rows, c, x_zero;
 } smg_unit_norm_s8_params;
 
+/* `count` sums of d features that count from `zero`, each with a sign, halved `shift` times: of as many rows of
+ * Hadamard's matrix, which is `width` wide, the least power of two from d on. */
+typedef struct {
+    int32_t d, count, width, zero, shift;
+} smg_project_s8_params;
+
 typedef struct {
     int32_t rows, x_c, y_c;
 } smg_dense_f32_params;
@@ -225,6 +231,7 @@ void smg_gru_s8(const smg_gru_s8_params *p, const int8_t *x, const int8_t *w, co
 void smg_normalize_s8(const smg_normalize_s8_params *p, const int8_t *x, const int16_t *scale, const int32_t *shift,
                       int8_t *y);
 void smg_unit_norm_s8(const smg_unit_norm_s8_params *p, const int8_t *x, int8_t *y);
+void smg_project_s8(const smg_project_s8_params *p, const int8_t *x, int8_t *y, void *scratch);
 void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w, const float *b, float *y);
 
 #ifdef __cplusplus

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from smidgen.callbacks import ignore
 from smidgen.codegen.entries import audio_bytes
-from smidgen.errors import PlanError, StreamError, TargetError
+from smidgen.errors import StreamError, TargetError
 from smidgen.ir import Graph
 from smidgen.pipeline import compile
 from smidgen.selection.contributions import Contributions
@@ -88,10 +87,8 @@ def _starts(graph: Graph, scheme: Scheme, plans: Planner, options: Options, budg
         yield replace(one, steps=False)
     if new and head.dtype == "float32" and options.loss == "softmax" and not graph.variables:
         taken, once = _with_one_pass(graph, scheme, plans, options), replace(one, start="one pass", on_board=False)
-        if taken is None:
-            return
-        if taken <= budget:
-            once = replace(once, sram_bytes=int(taken), on_board=True)
+        if taken is not None and taken <= budget:
+            once = replace(once, sram_bytes=taken, on_board=True)
         yield from (once,) if scheme.biases else (once, replace(once, steps=False))
 
 
@@ -142,17 +139,12 @@ def _simple(graph: Graph, planner: Planner, budget: int) -> Iterator[tuple[Schem
             yield load_scheme(name, graph), found
 
 
-def _with_one_pass(graph: Graph, scheme: Scheme, planner: Planner, options: Options) -> float | None:
-    """Return the SRAM of a scheme's program that also learns in one pass, endless where the board has less.
-
-    Return None where no plan holds the phases of both, as with a network of a single layer.
-    """
+def _with_one_pass(graph: Graph, scheme: Scheme, planner: Planner, options: Options) -> int | None:
+    """Return the SRAM of a scheme's program that also learns in one pass; None where the board has less."""
     try:
         program = compile(
             graph, scheme, planner.target, options=options, streamed_input=planner.streamed_input, one_pass=True
         )
     except TargetError:
-        return math.inf
-    except PlanError:
         return None
     return program.memory.sram + planner.target.overhead + audio_bytes(program.graph)

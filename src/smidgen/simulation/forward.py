@@ -11,6 +11,7 @@ from torch import Tensor
 
 from smidgen import numerics, ops
 from smidgen.ir import Array, Node, Op, Value
+from smidgen.numerics import projection
 from smidgen.ops.dense import LANES
 from smidgen.ops.elementwise import Rescale
 from smidgen.ops.state import units
@@ -132,6 +133,19 @@ def _dense(op: ops.Dense, node: Node, s: Setting) -> Function:
         whole = real.trunc()
         up, down = (real - whole >= 0.5).to(whole), (real - whole <= -0.5).to(whole)
         return (whole + up - down).clamp(low - y.zero, high - y.zero).to(torch.float32)
+
+    return run
+
+
+@rule(ops.Project, into=FORWARD)
+def _project(op: ops.Project, node: Node, s: Setting) -> Function:
+    signs = s.real(projection.matrix(node.ins[0].type.shape[1], op.count))[None]
+    half, limits = s.whole((1 << op.shift) >> 1), s.limits(node.out.type)
+
+    def run(x: Tensor) -> Tensor:
+        total = sums.product(signs, x, INPUT_MOST).to(torch.int64)
+        halved = total.sign() * ((total.abs() + half) >> op.shift)  # halves away from zero
+        return halved.clamp(limits[0], limits[1]).to(torch.float32)
 
     return run
 

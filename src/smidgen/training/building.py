@@ -23,6 +23,7 @@ from smidgen.training.autodiff import differentiate
 from smidgen.training.head import ending_of
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.options import Head, Options
+from smidgen.training.projection import smooth_noise
 from smidgen.training.scheme import Scheme, Trained, resolve
 from smidgen.training.weights import (
     Weight,
@@ -158,10 +159,7 @@ def _with_unit(graph: Graph, dlogits: Value) -> tuple[Graph, Value]:
 def _samples(reference: Reference, seed: int, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
     """Return arrays for the reference's inputs: the images given, or smooth noise, with labels in turn."""
     type_, label, logits = reference.graph.image.type, reference.label, reference.logits
-    if not images:
-        rng = np.random.default_rng(seed)
-        coarse = [rng.integers(-100, 101, (*type_.shape[:-1], 1)) for _ in range(4)]
-        images = tuple(np.clip(c + rng.integers(-27, 28, type_.shape), -128, 127).astype(type_.dtype) for c in coarse)
+    images = images or smooth_noise(type_, seed)
     return tuple((image, *example_label(label, logits, i)) for i, image in enumerate(images))
 
 

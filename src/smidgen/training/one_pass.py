@@ -17,6 +17,8 @@ from smidgen.ops.losses import check_softmax
 from smidgen.ops.one_pass import SAMPLE, Distance, Observe, Solve
 from smidgen.training.building import Training
 from smidgen.training.head import ending_of
+from smidgen.training.options import Head
+from smidgen.training.projection import projection
 from smidgen.training.weights import BIAS, WEIGHTS, flat_features
 
 FROZEN = "frozen."  # begins the names of what the frozen network computes
@@ -30,7 +32,7 @@ def with_one_pass(model: Graph, training: Training, step: Graph) -> Graph:
         raise InputError(
             f"one pass makes a head of float32, that of {model.name} is {training.head.dtype}; begin a new one"
         )
-    collect, sample = _collect(model, step)
+    collect, sample = _collect(model, step, training.head)
     sums = tuple(_named(collect.state, name) for name in ("sums.n", "sums.m", "sums.g"))
     limit = _named(collect.state, "limit")
     g = Builder("solve")
@@ -53,7 +55,7 @@ def _named(values: Iterable[Value], name: str) -> Value:
     return next(v for v in values if v.name == name)
 
 
-def _collect(model: Graph, step: Graph) -> tuple[Graph, Value]:
+def _collect(model: Graph, step: Graph, head: Head) -> tuple[Graph, Value]:
     """The frozen network to its logits, and a sample's way into the sums."""
     ending, image = ending_of(model), step.image
     g = Builder(model.name, model.preprocessing)
@@ -68,6 +70,8 @@ def _collect(model: Graph, step: Graph) -> tuple[Graph, Value]:
         outs = g.emit_all(node.op, *(values[v] for v in node.ins), q=node.outs[0].type.q, name=name)
         values.update(zip(node.outs, outs, strict=True))
     features = flat_features(g, values[ending.features], FROZEN)
+    if head.project is not None:
+        features = g.emit(projection(model, features, head.project), features, name=f"{FROZEN}projected")
     real = g.emit(Dequantize(), features, name=f"{FROZEN}real")
     w, b = (g.persistent(v.name, step.state[v]) for v in _head(step))
     logits = g.emit(Dense(), real, w, b, name=f"{FROZEN}logits")
@@ -92,7 +96,7 @@ def front_fingerprint(graph: Graph, features: Value) -> str:
     """Return a fingerprint of all that makes a value of the image, by any names."""
     whole = Graph((graph.image,), (features,), graph.nodes, graph.constants, preprocessing=graph.preprocessing)
     front = prune(whole)
-    read = dict.fromkeys(v for node in front.nodes for v in (*node.ins, *node.outs))
+    read = dict.fromkeys(v for node in front.nodes for v in (*node.ins, *node.outs)) or (features,)
     names = {v: Value(f"v{i}", v.type) for i, v in enumerate(read)}
     nodes = (Node(n.op, tuple(names[v] for v in n.ins), tuple(names[v] for v in n.outs)) for n in front.nodes)
     constants = {names[v]: data for v, data in front.constants.items()}

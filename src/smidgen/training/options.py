@@ -44,6 +44,7 @@ class Options:
     loss: Loss = "softmax"
     bias_bits: int = 32  # of each bias of a convolution that learns: all, or the 16 of a difference to the model's
     skip_below: float = 0.0  # a step of a smaller loss runs no backward pass and changes nothing; 0: every step learns
+    project: int | None = None  # numbers that a new head reads: as many sums of all features; None: the features
 
     def check(self) -> None:
         """Raise InputError where options are out of range or exclude each other."""
@@ -60,6 +61,8 @@ class Options:
             raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
         if not 0 <= self.skip_below <= LARGEST_LOSS:
             raise InputError(f"steps below a loss of {self.skip_below} cannot be skipped; give a number from 0 up")
+        if self.project is not None and self.project < 1:
+            raise InputError(f"features cannot be projected to {self.project} numbers; give 1 or more")
         self.rule.check()
 
     def bits(self, scheme: Scheme) -> int:
@@ -79,7 +82,10 @@ class Options:
                 "classes are to be learned: its head cannot be kept; begin with a new one, or extend it by the classes "
                 "it lacks"
             )
-        start: HeadStart = self.head or ("keep" if fits else "new")
+        start: HeadStart = self.head or ("keep" if fits and self.project is None else "new")
+        if self.project is not None and (start == "keep" or per_cell):
+            why = "scores each cell of a map" if per_cell else "is kept and reads the features that it was made for"
+            raise InputError(f"the head of {graph.name} {why}; only a new one for whole samples reads projected ones")
         if outputs > LARGEST:
             raise InputError(f"{graph.name} has {outputs} outputs; heads of up to {LARGEST} can learn")
         able: tuple[HeadDtype, ...] = ("int8",) if per_cell else ("float32", "int8")
@@ -90,7 +96,7 @@ class Options:
                 f"the last layer of {graph.name} can go on in {able[0]} alone, not in {self.head_dtype}; leave what "
                 "the head computes in to be chosen, or begin with a new head"
             )
-        return Head(outputs, start, self.head_dtype or able[0], per_cell, LOSSES[self.loss].sigmoid)
+        return Head(outputs, start, self.head_dtype or able[0], per_cell, LOSSES[self.loss].sigmoid, self.project)
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,7 @@ class Head:
     dtype: HeadDtype
     per_cell: bool
     sigmoid: bool = False  # the loss has one: a kept head's is dropped
+    project: int | None = None  # numbers that it reads: sums of all features; None: the features
 
 
 def choose_loss(graph: Graph, data: Data) -> Loss:

@@ -21,6 +21,7 @@ from smidgen.ops.state import LearnedBias, Overlay
 from smidgen.ops.weighted import multipliers, weighted
 from smidgen.training.head import Ending
 from smidgen.training.options import Head
+from smidgen.training.projection import projection
 from smidgen.training.scheme import Trained
 
 
@@ -124,6 +125,8 @@ def begin_head(
     if head.per_cell:
         return _new_int8(g, Conv2D(), features, ending, head.outputs, qas)
     flat = flat_features(g, features)
+    if head.project is not None:
+        flat = g.emit(projection(graph, flat, head.project), flat, name="projected")
     if head.dtype == "int8":
         return _new_int8(g, Dense(), flat, ending, head.outputs, qas)
     shape = head.outputs, flat.type.shape[1]

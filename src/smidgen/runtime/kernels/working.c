@@ -53,5 +53,8 @@ SMG_WORKING(smg_bias_sum_step) { return 4 * (int64_t)p->c; }
 
 SMG_WORKING(smg_difference_sum_step) { return 4 * (int64_t)p->c; }
 
+/* A sum for each row of the matrix. */
+SMG_WORKING(smg_project_s8) { return 4 * (int64_t)p->width; }
+
 /* A triangle of numbers, and three vectors. */
 SMG_WORKING(smg_solve_f32) { return 4 * ((int64_t)p->d * (p->d + 1) / 2 + 3 * (int64_t)p->d); }

@@ -33,6 +33,7 @@ from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.log_softmax import LOG_LEAST
 from smidgen.ops.matmul import INT8_SPAN, swapped
 from smidgen.ops.normalize import epsilon_steps
+from smidgen.ops.project import as_dense
 from smidgen.ops.resize import ONE
 from smidgen.ops.softmax import DIFF_BITS, MAX_DIFF, SUM_BITS
 from smidgen.ops.weighted import Windowed, multipliers
@@ -44,7 +45,7 @@ Names = tuple[str, ...]
 
 def write_onnx(graph: Graph) -> bytes:
     """Return the graph as the bytes of an `.onnx` file."""
-    return serialize(ExactWriter(graph, PLAIN_RULES))
+    return serialize(ExactWriter(as_dense(graph), PLAIN_RULES))
 
 
 class ExactWriter(OnnxWriter):

@@ -10,6 +10,7 @@ from smidgen.frontends.onnx.write import FIRST, LAST, OnnxWriter, Rule, serializ
 from smidgen.frontends.onnx.write.functions import OPERATORS
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value
 from smidgen.ops.normalize import SHIFT_BITS
+from smidgen.ops.project import as_dense
 from smidgen.ops.recurrence import Recurrent, gate_scales
 from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
@@ -20,7 +21,7 @@ GATES: Mapping[type[Op], tuple[int, ...]] = {ops.Lstm: (0, 3, 1, 2), ops.Gru: (1
 
 def write_plain(graph: Graph) -> bytes:
     """Return the graph as the bytes of an `.onnx` file that has only ONNX's own operators."""
-    return serialize(OnnxWriter(graph, RULES))
+    return serialize(OnnxWriter(as_dense(graph), RULES))
 
 
 def window_attributes(window: Window) -> dict[str, object]:

@@ -11,6 +11,7 @@ from smidgen.frontends.tflite.metadata import class_metadata
 from smidgen.frontends.tflite.write.operators import LOWERINGS, Lowering, tensor_of, where
 from smidgen.ir import Graph, Node, Value, verify
 from smidgen.ops import Assign
+from smidgen.ops.project import as_dense
 
 INITIAL = 1  # the subgraph that gives variables their first value
 
@@ -21,7 +22,7 @@ def write_tflite(graph: Graph) -> bytes:
     learning = len(graph.updates) - len(graph.variables)
     if learning:
         raise ExportError(f"{graph.name} trains {learning} values, TFLite only infers; export the learned model")
-    return encode(_model(graph))
+    return encode(_model(as_dense(graph)))
 
 
 def _model(graph: Graph) -> TfliteModel:
