@@ -21,12 +21,18 @@ static inline void smg_bytes_store16(void *to, smg_bytes x) { _mm_storeu_si128((
 static inline smg_bytes smg_bytes_of(int64_t eight) { return _mm_cvtsi64_si128(eight); }
 static inline smg_bytes smg_bytes_all(int8_t x) { return _mm_set1_epi8(x); }
 static inline smg_bytes smg_bytes_low8(smg_bytes a, smg_bytes b) { return _mm_unpacklo_epi8(a, b); }
+static inline smg_bytes smg_bytes_high8(smg_bytes a, smg_bytes b) { return _mm_unpackhi_epi8(a, b); }
 static inline smg_bytes smg_bytes_low16(smg_bytes a, smg_bytes b) { return _mm_unpacklo_epi16(a, b); }
 static inline smg_bytes smg_bytes_high16(smg_bytes a, smg_bytes b) { return _mm_unpackhi_epi16(a, b); }
 static inline smg_bytes smg_bytes_low32(smg_bytes a, smg_bytes b) { return _mm_unpacklo_epi32(a, b); }
 static inline smg_bytes smg_bytes_high32(smg_bytes a, smg_bytes b) { return _mm_unpackhi_epi32(a, b); }
 static inline smg_bytes smg_bytes_low64(smg_bytes a, smg_bytes b) { return _mm_unpacklo_epi64(a, b); }
 static inline smg_bytes smg_bytes_high64(smg_bytes a, smg_bytes b) { return _mm_unpackhi_epi64(a, b); }
+
+/* A bit for each of sixteen bytes that lies strictly between the limits. */
+static inline uint32_t smg_bytes_between(smg_bytes x, smg_bytes lo, smg_bytes hi) {
+    return (uint32_t)_mm_movemask_epi8(_mm_and_si128(_mm_cmpgt_epi8(x, lo), _mm_cmpgt_epi8(hi, x)));
+}
 
 static inline smg_vec8 smg_vec8_load(const void *from) { return _mm256_loadu_si256((const __m256i *)from); }
 static inline void smg_vec8_store(void *to, smg_vec8 x) { _mm256_storeu_si256((__m256i *)to, x); }
@@ -55,6 +61,15 @@ static inline smg_vec8 smg_vec8_multiply(smg_vec8 sums, smg_vec8 w, smg_vec8 x) 
 SMG_VEC8_PART smg_vec8 smg_vec8_held(smg_vec8 x) {
     __asm__("" : "+x"(x));
     return x;
+}
+
+/* smg_high_mul of eight numbers. */
+SMG_VEC8_PART smg_vec8 smg_vec8_high_mul(smg_vec8 x, smg_vec8 multiplier) {
+    const __m256i half = _mm256_set1_epi64x(1 << 30);
+    const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(x, multiplier), half);
+    const __m256i odd =
+        _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64(x, 32), _mm256_srli_epi64(multiplier, 32)), half);
+    return _mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_slli_epi64(odd, 1), 0xaa);
 }
 
 /* How eight sums are scaled. */

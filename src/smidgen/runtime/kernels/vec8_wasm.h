@@ -25,6 +25,9 @@ static inline smg_bytes smg_bytes_all(int8_t x) { return wasm_i8x16_splat(x); }
 static inline smg_bytes smg_bytes_low8(smg_bytes a, smg_bytes b) {
     return wasm_i8x16_shuffle(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
+static inline smg_bytes smg_bytes_high8(smg_bytes a, smg_bytes b) {
+    return wasm_i8x16_shuffle(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
 static inline smg_bytes smg_bytes_low16(smg_bytes a, smg_bytes b) {
     return wasm_i16x8_shuffle(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
 }
@@ -35,6 +38,11 @@ static inline smg_bytes smg_bytes_low32(smg_bytes a, smg_bytes b) { return wasm_
 static inline smg_bytes smg_bytes_high32(smg_bytes a, smg_bytes b) { return wasm_i32x4_shuffle(a, b, 2, 6, 3, 7); }
 static inline smg_bytes smg_bytes_low64(smg_bytes a, smg_bytes b) { return wasm_i64x2_shuffle(a, b, 0, 2); }
 static inline smg_bytes smg_bytes_high64(smg_bytes a, smg_bytes b) { return wasm_i64x2_shuffle(a, b, 1, 3); }
+
+/* A bit for each of sixteen bytes that lies strictly between the limits. */
+static inline uint32_t smg_bytes_between(smg_bytes x, smg_bytes lo, smg_bytes hi) {
+    return wasm_i8x16_bitmask(wasm_v128_and(wasm_i8x16_gt(x, lo), wasm_i8x16_lt(x, hi)));
+}
 
 static inline smg_vec8 smg_vec8_load(const void *from) {
     return (smg_vec8){wasm_v128_load(from), wasm_v128_load((const char *)from + 16)};
@@ -73,6 +81,19 @@ static inline smg_vec8 smg_vec8_multiply(smg_vec8 sums, smg_vec8 w, smg_vec8 x) 
 }
 
 static inline smg_vec8 smg_vec8_held(smg_vec8 x) { return x; }
+
+/* smg_high_mul of four numbers. */
+SMG_VEC8_PART v128_t smg_wasm_high_mul(v128_t x, v128_t multiplier) {
+    const v128_t half = wasm_i64x2_splat(1 << 30);
+    const v128_t low = wasm_u64x2_shr(wasm_i64x2_add(wasm_i64x2_extmul_low_i32x4(x, multiplier), half), 31);
+    const v128_t high = wasm_u64x2_shr(wasm_i64x2_add(wasm_i64x2_extmul_high_i32x4(x, multiplier), half), 31);
+    return wasm_i32x4_shuffle(low, high, 0, 2, 4, 6);
+}
+
+/* smg_high_mul of eight numbers. */
+SMG_VEC8_PART smg_vec8 smg_vec8_high_mul(smg_vec8 x, smg_vec8 multiplier) {
+    return SMG_HALVES(smg_wasm_high_mul, x, multiplier);
+}
 
 /* How four sums are scaled. No instruction shifts lanes by different numbers: what is above a result's 8 bits is cut
  * off, so that a product by `power` brings all lanes to one shift. */
