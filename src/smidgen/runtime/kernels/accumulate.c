@@ -138,14 +138,33 @@ static inline void pick(picked *p, const int8_t *d, int32_t d_step, int32_t row_
     p->count = found;
 }
 
+/* sums[n] += Σ factor[i] * rows[at[i] + n] over four i. */
+static inline void four(int32_t *restrict sums, int32_t c, const int16_t *restrict factor, const int32_t *restrict at,
+                        const int8_t *restrict rows) {
+    const int16_t d0 = factor[0], d1 = factor[1], d2 = factor[2], d3 = factor[3];
+    const int8_t *a0 = rows + at[0], *a1 = rows + at[1], *a2 = rows + at[2], *a3 = rows + at[3];
+    for (int32_t n = 0; n < c; n++) {
+        const int16_t first = (int16_t)(d0 * a0[n] + d1 * a1[n]), second = (int16_t)(d2 * a2[n] + d3 * a3[n]);
+        add(sums + n, first + second);
+    }
+}
+
+static void add_any_rows(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) {
+    for (int32_t i = 0; i < p->count; i += ROWS) four(sums, c, p->factor + i, p->at + i, rows);
+}
+
 #if defined(SMG_VEC8)
 /* Of two rows, the words of eight channels side by side; the first eight of sixteen, or the others. */
 static inline smg_vec8 two_rows(smg_bytes a, smg_bytes b, int upper) {
     return smg_vec8_wide(upper ? smg_bytes_high8(a, b) : smg_bytes_low8(a, b));
 }
 
-/* sums[n] += Σ factor[i] * rows[at[i] + n], for c a multiple of WIDE: sixteen sums stay in registers. */
+/* sums[n] += Σ factor[i] * rows[at[i] + n], sixteen sums in registers; fewer than NARROW channels as they come. */
 static void add_rows(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) {
+    if (c % WIDE) {
+        add_any_rows(sums, c, p, rows);
+        return;
+    }
     for (int32_t n = 0; n < c; n += WIDE) {
         smg_vec8 low = smg_vec8_load(sums + n), high = smg_vec8_load(sums + n + WIDE / 2);
         for (int32_t i = 0; i < p->count; i += 2) {
@@ -169,20 +188,7 @@ static void add_narrow_rows(int32_t *sums, const picked *p, const int8_t *rows) 
     smg_vec8_store(sums, acc);
 }
 #else
-/* sums[n] += Σ factor[i] * rows[at[i] + n] over four i. */
-static inline void four(int32_t *restrict sums, int32_t c, const int16_t *restrict factor, const int32_t *restrict at,
-                        const int8_t *restrict rows) {
-    const int16_t d0 = factor[0], d1 = factor[1], d2 = factor[2], d3 = factor[3];
-    const int8_t *a0 = rows + at[0], *a1 = rows + at[1], *a2 = rows + at[2], *a3 = rows + at[3];
-    for (int32_t n = 0; n < c; n++) {
-        const int16_t first = (int16_t)(d0 * a0[n] + d1 * a1[n]), second = (int16_t)(d2 * a2[n] + d3 * a3[n]);
-        add(sums + n, first + second);
-    }
-}
-
-static void add_rows(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) {
-    for (int32_t i = 0; i < p->count; i += ROWS) four(sums, c, p->factor + i, p->at + i, rows);
-}
+static void add_rows(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) { add_any_rows(sums, c, p, rows); }
 
 /* The same for NARROW channels, whose sums stay in registers. */
 static void add_narrow_rows(int32_t *sums, const picked *p, const int8_t *rows) {
