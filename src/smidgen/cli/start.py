@@ -25,23 +25,26 @@ from smidgen.cli.shared import (
     learning_options,
     parse_rate,
     read_both,
+    read_data,
 )
-from smidgen.cli.terminal import Progress, going_on, progress, show, warn
+from smidgen.cli.terminal import Progress, going_on, progress, show, spinner, warn
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
+from smidgen.data.audio import with_front_end
 from smidgen.data.layouts.cifar import read_sample
 from smidgen.errors import InputError
-from smidgen.fitting import SCHEME, FitProgress, Fitted, fit
+from smidgen.fitting import SCHEME, FitProgress, Fitted, Limits, fit, fit_auto
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.pipeline import compile
 from smidgen.results.report.page import Fact, Facts, Section
-from smidgen.selection.contributions import read_several
-from smidgen.selection.estimates import shipped_or_estimated
+from smidgen.selection.contributions import Contributions, read_several
+from smidgen.selection.estimates import estimate, shipped_or_estimated
 from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
+from smidgen.targets.device import Target
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
-from smidgen.zoo import load
+from smidgen.zoo import is_zoo_name, load
 
 NETWORK, BOARD, BUDGET = "mcunet-5fps", "cortex-m7", "128KB"
 EPOCHS, AUGMENT = 10, Augment((0.5, 1.0))
@@ -59,22 +62,57 @@ def fit_(asked: verbs.Fit) -> None:
             f"{board.largest_budget:,} beside the stack; the budget is that, not {budget:,}"
         )
     rate = None if asked.rate == AUTO else parse_rate(asked.rate)
+    if asked.model == AUTO:
+        _fit_auto(asked, rate, min(budget, board.largest_budget), board)
+        return
     graph, data = read_both(asked)
-    options = learning_options(asked, None)
     if asked.head == "extend":
         graph, data = _extended(asked, graph, data)
-    known = read_several(asked.contributions) if asked.contributions else None
     with going_on(lambda: _kept(asked)), progress() as bar:
-        fitted = fit(
-            graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs,
-            augment=augmentation(asked, data.label_kind), seed=asked.seed, contributions=known, analysis=asked.analysis,
-            effort=asked.effort, options=options, loss=chosen_loss(asked), learning_rate=rate, where=asked.machine,
-            workers=asked.workers, ray=asked.ray, preprocessing=given_pixels(asked, graph),
-            command=asked.again(), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
+        fitted = _fit(asked, graph, data, rate, bar)
+    _warn(fitted)
+    show(fitted, asked.as_json)
+
+
+def _fit(
+    asked: verbs.Fit, graph: Graph, data: Data, rate: float | None, bar: Progress,
+    known: Contributions | None = None, more: Callable[[], Section] | None = None,
+) -> Fitted:  # fmt: skip
+    known = read_several(asked.contributions) if asked.contributions else known
+    return fit(
+        graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs,
+        augment=augmentation(asked, data.label_kind), seed=asked.seed, contributions=known, analysis=asked.analysis,
+        effort=asked.effort, options=learning_options(asked, None), loss=chosen_loss(asked), learning_rate=rate,
+        where=asked.machine, workers=asked.workers, ray=asked.ray, preprocessing=given_pixels(asked, graph),
+        command=asked.again(), more=more, force=asked.force, on_progress=lambda at: _show_stage(bar, at),
+    )  # fmt: skip
+
+
+def _fit_auto(asked: verbs.Fit, rate: float | None, budget: int, target: Target) -> None:
+    """Find a network for the data, and fit it; what parts of one made from nothing add was never measured."""
+    if asked.head == "extend":
+        raise InputError("a network that is made for the data has all its classes; leave --head extend out")
+    with spinner(f"reading {asked.source}"):
+        data = read_data(asked, asked.source)
+
+    def rest(graph: Graph, section: Callable[[], Section]) -> Fitted:
+        known = None if asked.analysis or is_zoo_name(graph.name) else estimate(graph)
+        return _fit(asked, with_front_end(graph, data.train.images, asked.audio), data, rate, bar, known, section)
+
+    with going_on(lambda: _kept(asked)), progress() as bar:
+        found = fit_auto(
+            data, asked.output, Limits(budget, target, asked.effort, asked.workers), rest,
+            options=learning_options(asked, None), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
+    for note in found.network.notes:
+        warn(note)
+    _warn(found.fitted)
+    show(found, asked.as_json)
+
+
+def _warn(fitted: Fitted) -> None:
     for warning in (*fitted.choice.notes, *fitted.learned.warnings):
         warn(warning)
-    show(fitted, asked.as_json)
 
 
 def _extended(asked: verbs.Fit, graph: Graph, data: Data) -> tuple[Graph, Data]:

@@ -12,6 +12,7 @@ from smidgen.data.inputs import shows_image
 from smidgen.errors import PlanError, StreamError
 from smidgen.ir import Graph
 from smidgen.learning import Course
+from smidgen.memory.streaming import streams_input
 from smidgen.selection.choice import SURE, Row
 from smidgen.selection.judging import Recipe
 from smidgen.selection.ladder import climb
@@ -41,9 +42,7 @@ def better_networks(
 
     def judged(network: Graph) -> Row | None:
         on_network(network.name)
-        one = Recipe(load_scheme("head", network), "one pass", 0, steps=False)
-        choice = climb(network, data, (one,), plain, replace(course, augment=None), effort="quick")
-        return choice.rows[0] if choice.rows else None
+        return judge_network(network, data, plain, course)
 
     own = judged(graph)
     if own is None or own.score is None:
@@ -51,7 +50,7 @@ def better_networks(
     found = []
     for name in NAMES:
         network = load_zoo(name)
-        if name != graph.name and (sram := _least(network, target, plain)) <= budget:
+        if name != graph.name and (sram := least_sram(network, target, plain)) <= budget:
             row = judged(network)
             if row and row.score and row.score - own.score > SURE * math.hypot(row.error, own.error):
                 found.append((row.score, sram, name))
@@ -63,9 +62,17 @@ def better_networks(
         )
 
 
-def _least(network: Graph, target: Target, options: Options) -> float:
-    """Return the SRAM of a program that learns the head alone."""
+def judge_network(network: Graph, data: Data, options: Options, course: Course) -> Row | None:
+    """Judge a network by a head made in one pass, on samples held back; None where none can be."""
+    one = Recipe(load_scheme("head", network), "one pass", 0, steps=False)
+    choice = climb(network, data, (one,), options, replace(course, augment=None), effort="quick")
+    return choice.rows[0] if choice.rows else None
+
+
+def least_sram(network: Graph, target: Target, options: Options) -> float:
+    """Return the SRAM of a program that learns the head alone, endless where there is no plan."""
     try:
-        return Planner(network, target, options, True)(load_scheme("head", network)).sram
+        streamed = streams_input(network, target.working)
+        return Planner(network, target, options, streamed)(load_scheme("head", network)).sram
     except (PlanError, StreamError):
         return math.inf

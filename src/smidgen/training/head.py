@@ -75,9 +75,13 @@ def ending_of(graph: Graph) -> Ending:
 
 
 def layers(graph: Graph) -> tuple[Node, ...]:
-    """Return the convolutions and dense layers a scheme numbers, first to last: those the head depends on."""
+    """Return the convolutions and dense layers a scheme numbers, first to last: those the head depends on.
+
+    Where the head reads int8, a layer in float32 is a front that normalizes the input, and never learns.
+    """
     try:
         features = ending_of(graph).features
     except TrainingError:
         return tuple(node for node in graph.nodes if isinstance(node.op, Weighted))
-    return tuple(node for node in needed(graph, features) if isinstance(node.op, Weighted))
+    same = features.type.dtype
+    return tuple(n for n in needed(graph, features) if isinstance(n.op, Weighted) and n.out.type.dtype == same)
