@@ -228,4 +228,9 @@ class Program:
 
         With `export` it is a package for another ecosystem's own tools: see `package`.
         """
-        codegen.write_project(self.package(export) if export else self.files(), Path(folder), force)
+        codegen.write_project(self.package(export) if export else self._project(), Path(folder), force)
+
+    def _project(self) -> dict[str, str | bytes]:
+        """Return the project, and what of it is built already."""
+        files: dict[str, str | bytes] = dict(self.files())
+        return codegen.listed(files | dict(self.target.built(self.graph, self.sources)))

@@ -16,8 +16,9 @@ import smidgen as sm
 from smidgen.data import as_input, centre, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
-from smidgen.inference.scores import ending_of, kind_of
+from smidgen.inference.scores import kind_of
 from smidgen.ir import evaluate
+from smidgen.ops.endings import ending_of
 from tests.cli.test_cli import fail, invoke
 from tests.support.audio_signals import listener
 from tests.support.output_networks import (

@@ -343,7 +343,7 @@ def test_the_package_of_a_missing_c_library_is_named(
 
 def test_boards_are_found_by_name_and_resized() -> None:
     assert find("stm32f746").name == "stm32f746"
-    with pytest.raises(TargetError, match="known are host, cortex-m7"):
+    with pytest.raises(TargetError, match="known are host, wasm, cortex-m7"):
         find("moon")
     with pytest.raises(TargetError, match="no board 'host' to measure on"):
         find_board("host")

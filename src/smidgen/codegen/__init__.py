@@ -9,6 +9,7 @@ from smidgen.codegen.project import (
     kept_sectors,
     link_files,
     link_header,
+    listed,
     project_fields,
     project_files,
     serves,
@@ -17,10 +18,11 @@ from smidgen.codegen.project import (
 )
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
 from smidgen.codegen.sources import Sources, check_kernels, generate, interface
+from smidgen.codegen.wasm import wasm_exports
 
 __all__ = [
     "PORTABLE", "RUNTIME", "SECTOR_BYTES", "PackageKind", "Sources", "check_kernels", "check_project", "generate",
-    "interface", "is_source", "kept_bytes", "kept_examples", "kept_fields", "kept_sectors", "least_flash", "link_files",
-    "link_header", "package_files", "project_fields", "project_files", "render", "ring_header", "runtime_files",
-    "serves", "store_files", "write_project",
+    "interface", "is_source", "kept_bytes", "kept_examples", "kept_fields", "kept_sectors", "least_flash",
+    "link_files", "link_header", "listed", "package_files", "project_fields", "project_files", "render",
+    "ring_header", "runtime_files", "serves", "store_files", "wasm_exports", "write_project",
 ]  # fmt: skip

@@ -87,7 +87,7 @@ Content = TypeVar("Content", bound=str | bytes)
 
 def listed(files: Mapping[str, Content]) -> dict[str, Content | str]:
     """Return the same files, and one that names them."""
-    return {**files, LISTING: HEADING + "".join(f"{name}\n" for name in sorted(files))}
+    return {**files, LISTING: HEADING + "".join(f"{name}\n" for name in sorted(files) if name != LISTING)}
 
 
 def project_fields(graph: Graph, sources: Sources, arena_bytes: int) -> dict[str, object]:

@@ -20,7 +20,7 @@ from smidgen.data.pixels import pixel_encoding
 from smidgen.data.samples import match_classes
 from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
-from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, Scored, class_count, names_of, real
+from smidgen.inference.scores import InferenceProgress, ProgressCallback, Scored, class_count, names_of, real
 from smidgen.ir import Array, Graph
 from smidgen.quantization.pixels import TRIED, GivenPixels, PixelChoice, labels_for
 from smidgen.targets.device import FEWEST, Target
@@ -345,7 +345,7 @@ class _Test:
         got = np.stack([real(scores, type_).ravel() for scores in self.scores()])
         named = self.model.classes if len(self.model.classes) == type_.size else tuple(map(str, range(type_.size)))
         if all(np.isin(one, (0, 1)).all() for one in (*self.data.train.targets, *self.data.test.targets)):
-            truth, predicted = wanted == 1, got > (HALF if meaning.ending_of(self.model) == "sigmoid" else 0)
+            truth, predicted = wanted == 1, got > meaning.yes_above(self.model)
             right = float((truth == predicted).mean())
             counts = (counted.sum(axis=0).tolist() for counted in (truth & predicted, predicted, truth))
             return LabelsTested(*self.names, len(wanted), right, _judge(named, *counts))

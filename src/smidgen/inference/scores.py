@@ -16,14 +16,10 @@ import numpy as np
 from smidgen import codegen
 from smidgen.data import Samples
 from smidgen.errors import InputError, TargetError
-from smidgen.ir import Array, Graph, Node, Op, Type, Value, evaluate_step
-from smidgen.ir.rewriting import producers
+from smidgen.ir import Array, Graph, Node, Type, Value, evaluate_step
 from smidgen.numerics import dequantize
-from smidgen.ops.elementwise import Dequantize, Quantize, Requantize
-from smidgen.ops.lookup import Lookup
+from smidgen.ops.endings import ending_of
 from smidgen.ops.one_pass import Distance
-from smidgen.ops.shape import Reshape
-from smidgen.ops.softmax import Softmax
 from smidgen.pipeline import compile
 from smidgen.quantization import GivenPixels, PixelChoice, settle_pixels
 from smidgen.quantization.batch import Passes, run_batch
@@ -31,9 +27,7 @@ from smidgen.targets.device import Device, Target, share_out
 from smidgen.threads import in_order, threads_for
 
 Kind = Literal["classes", "cells", "numbers", "reconstruction", "distance"]
-Ending = Literal["softmax", "sigmoid"]
 HALF = 0.5  # a probability above it is a yes
-KEEPS: tuple[type[Op], ...] = (Dequantize, Quantize, Requantize, Reshape)  # these change no number but by rounding
 REFERENCE = "reference"
 BATCH = 16  # samples at once in numpy
 
@@ -172,21 +166,6 @@ def kind_of(graph: Graph) -> Kind:
     return "classes" if usual_class(graph) is None else "distance"
 
 
-def ending_of(graph: Graph) -> Ending | None:
-    """Return the function at the end of the graph that makes the scores probabilities, if any."""
-    made, value = producers(graph), graph.scores
-    while value in made:
-        node = made[value]
-        if type(node.op) is Softmax:  # logarithms of its results are scores like any others
-            return "softmax"
-        if isinstance(node.op, Lookup) and node.op.function == "sigmoid" and not node.op.slope:
-            return "sigmoid"
-        if not isinstance(node.op, KEEPS):
-            return None
-        value = node.ins[0]
-    return None
-
-
 def real(array: Array, type_: Type) -> Array:
     """Return the numbers that a tensor's integers stand for, as float64."""
     if type_.q is not None and type_.dtype == "int8":
@@ -217,6 +196,11 @@ def probabilities(graph: Graph, scores: Array) -> Array:
     raised = np.exp(numbers - numbers.max(axis=-1, keepdims=True))
     shares: Array = raised / raised.sum(axis=-1, keepdims=True)
     return shares
+
+
+def yes_above(graph: Graph) -> float:
+    """Return the number above which a score that decides alone means yes."""
+    return HALF if ending_of(graph) == "sigmoid" else 0.0
 
 
 def chosen(graph: Graph, scores: Array) -> Array:

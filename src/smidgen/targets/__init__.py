@@ -1,4 +1,4 @@
-"""Targets of compiled graphs: this machine, emulated boards, and the compilers that build for them.
+"""Targets of compiled graphs: this machine, WebAssembly, emulated boards, and the compilers that build for them.
 
 `find` knows targets by name; `device` defines targets and devices.
 """
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 
 
 def find(name: str) -> Target:
-    """Return the target of that name: this machine, or a board."""
+    """Return the target of that name: this machine, a WebAssembly module, or a board."""
     if name == "host":
         from smidgen.targets.host import Host
 
         return Host()
+    if name == "wasm":
+        from smidgen.targets.wasm import Wasm
+
+        return Wasm()
     if name not in BOARDS:
-        raise TargetError(f"there is no target {name!r}; known are host, {', '.join(BOARDS)}")
+        raise TargetError(f"there is no target {name!r}; known are host, wasm, {', '.join(BOARDS)}")
     return find_board(name)
 
 

@@ -150,6 +150,10 @@ class Target(Protocol):
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """Return the files of a project in addition to the program and its kernels, by path."""
 
+    def built(self, graph: Graph, sources: Sources) -> Mapping[str, bytes]:
+        """Return the files of a project that need no building by its user, by path."""
+        return {}
+
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Raise TargetError where the program cannot fit."""
 
