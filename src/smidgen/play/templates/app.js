@@ -151,14 +151,14 @@ class Teaching {
 
   /** @param {number} label */
   hold(label) {
-    if (this.#label >= 0 || this.session.busy) return;
+    if (this.#label >= 0 || this.session.busy === "steps") return;
     if (!this.looking.now) {
       note(`Nothing to see yet: ${this.session.facts.kind === "picture" ? "start the camera, or give pictures" : "start a source, or give files"} first.`, true);
       return;
     }
     this.#label = label;
     this.cards.press(label);
-    this.#last = trying(() => this.session.during("teaching", () => this.#burst(label)));
+    this.#last = this.#last.then(() => trying(() => this.session.during("teaching", () => this.#burst(label))));
   }
 
   /** @param {number} label */
@@ -172,14 +172,16 @@ class Teaching {
       if (looking.still) break;
       await new Promise((resolve) => setTimeout(resolve, Math.max(0, due - performance.now())));
     } while (this.#label === label);
-    this.#label = -1;
-    this.cards.press(-1);
+    this.release(label);
     await session.solve();
     await looking.look();
   }
 
-  release() {
+  /** @param {number} label */
+  release(label) {
+    if (label !== this.#label) return;
     this.#label = -1;
+    this.cards.press(-1);
   }
 
   /** Teach files. @param {number} label @param {File[]} files */
@@ -230,7 +232,7 @@ function wireSteps(session) {
           moved();
         }
       });
-      part("how").textContent = `${some(found.done, "step")}, ${duration(found.ms)} each in this page.`;
+      part("how").textContent = `${some(found.done, "step")}, ${duration(found.ms)} each in this page. What is none of the classes shows only behind one pass, whose sums steps replace.`;
     } finally {
       part("progress").hidden = true;
       await moved();
@@ -295,7 +297,7 @@ async function main() {
   const looking = new Looking(session);
   const cards = new ClassCards(session, {
     hold: (label) => teaching.hold(label),
-    release: () => teaching.release(),
+    release: (label) => teaching.release(label),
     rename: (label, name) => {
       session.names[label] = name;
     },

@@ -1,5 +1,6 @@
 /** Files to take along: a zip of samples, and pictures as PNG. */
-import { crc32, joined, packed, through } from "./bytes.js";
+import { joined, packed, through } from "./bytes.js";
+import { crc32 } from "./checksums.js";
 
 const EPOCH = 0x00210000; // 1 January 1980, the first day of a zip: the same samples give the same bytes
 const UTF8 = 1 << 11; // names are UTF-8
@@ -48,7 +49,7 @@ function chunk(name, data) {
 /** Return a name of a class as the name of a folder that every system takes; others are told apart by a number.
  * @param {string} name @param {Set<string>} taken lower-case names in use, to which this one is added @returns {string} */
 export function folderName(name, taken) {
-  const plain = name.normalize("NFC").replace(/[\\/:*?"<>|\u0000-\u001f]/g, "_").replace(/^[.\s]+|[.\s]+$/g, "").slice(0, 60) || "class";
+  const plain = name.normalize("NFC").replace(/[\\/:*?\x22<>|\u0000-\u001f]/g, "_").replace(/^[.\s]+|[.\s]+$/g, "").slice(0, 60) || "class";
   let own = plain;
   for (let i = 2; taken.has(own.toLowerCase()); i++) own = `${plain} ${i}`;
   taken.add(own.toLowerCase());

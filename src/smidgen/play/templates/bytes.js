@@ -1,28 +1,4 @@
-/** Bytes: checksums, base64, little-endian numbers. */
-
-const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, n) => {
-  let c = n;
-  for (let k = 0; k < 8; k++) c = c & 1 ? 0xedb88320 ^ (c >>> 1) : c >>> 1;
-  return c;
-});
-
-/** Return the CRC-32 (IEEE 802.3) of bytes that follow others, whose CRC-32 is `before`.
- * @param {Uint8Array} bytes @param {number} [before] @returns {number} */
-export function crc32(bytes, before = 0) {
-  let c = ~before;
-  for (let i = 0; i < bytes.length; i++) c = CRC_TABLE[(c ^ bytes[i]) & 255] ^ (c >>> 8);
-  return ~c >>> 0;
-}
-
-/** Return the Adler-32 of bytes. @param {Uint8Array} bytes @returns {number} */
-export function adler32(bytes) {
-  let a = 1, b = 0;
-  for (let i = 0; i < bytes.length; i++) {
-    a = (a + bytes[i]) % 65521;
-    b = (b + a) % 65521;
-  }
-  return b * 65536 + a;
-}
+/** Bytes: base64, little-endian numbers, streams. */
 
 /** Return bytes one after the other. @param {ArrayLike<number>[]} parts @returns {Uint8Array<ArrayBuffer>} */
 export function joined(...parts) {
@@ -63,13 +39,4 @@ export function fromBase64(text) {
  * @returns {Promise<Uint8Array<ArrayBuffer>>} */
 export async function through(bytes, stream) {
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
-}
-
-/** Return a build of a program: pieces of another build, and what only this one has.
- * @param {Uint8Array} whole the other build @param {Uint8Array} own @param {[number, number][]} pieces where each
- *   piece begins in the other build, or -1 for what only this one has, and its bytes
- * @returns {Uint8Array<ArrayBuffer>} */
-export function pieced(whole, own, pieces) {
-  let at = 0;
-  return joined(...pieces.map(([from, size]) => (from < 0 ? own.subarray(at, (at += size)) : whole.subarray(from, from + size))));
 }

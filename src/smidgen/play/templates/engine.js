@@ -1,5 +1,5 @@
 /** The program: a WebAssembly module, and its memory as the page sees it. */
-import { pieced, through } from "./bytes.js";
+import { joined, through } from "./bytes.js";
 
 /** @typedef {import("./types.js").Facts} Facts */
 /** @typedef {Record<string, (...numbers: number[]) => number>} Functions */
@@ -13,6 +13,15 @@ const REFUSALS = [
   "Steps were made since, and the sums are gone.",
 ];
 
+/** Return a build of a program: pieces of another build, and what only this one has.
+ * @param {Uint8Array} whole the other build @param {Uint8Array} own @param {[number, number][]} pieces where each
+ *   piece begins in the other build, or -1 for what only this one has, and its bytes
+ * @returns {Uint8Array<ArrayBuffer>} */
+export function pieced(whole, own, pieces) {
+  let at = 0;
+  return joined(...pieces.map(([from, size]) => (from < 0 ? own.subarray(at, (at += size)) : whole.subarray(from, from + size))));
+}
+
 export class Engine {
   /** @param {WebAssembly.Instance} instance @param {Facts} facts @param {boolean} vectors */
   constructor(instance, facts, vectors) {
@@ -22,7 +31,7 @@ export class Engine {
     this.facts = facts;
     this.vectors = vectors;
     this.run.init();
-    this.first = this.#untrained();
+    this.start = this.#untrained();
   }
 
   /** Start a program, in the build that this browser runs.
@@ -40,7 +49,7 @@ export class Engine {
     return new Uint8Array(/** @type {ArrayBuffer} */ (this.memory.buffer), at, size);
   }
 
-  /** Return what is there before the first step, with which layers are compared. */
+  /** Return what is there before the first step. */
   #untrained() {
     if (this.facts.one_pass) this.run.steps();
     const state = this.state();
@@ -96,7 +105,7 @@ export class Engine {
 
   /** Return the front end's input for samples of sound that follow silence. @param {Int16Array} samples @returns {Int8Array} */
   listen(samples) {
-    const room = 512, at = this.run.samples();
+    const room = 4096, at = this.run.samples();
     this.run.audio_reset();
     for (let i = 0; i < samples.length; i += room) {
       const part = samples.subarray(i, i + room);

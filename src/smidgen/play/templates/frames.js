@@ -1,5 +1,6 @@
 /** A board at the end of a byte stream: frames, and requests that are done once however often they are sent. */
-import { crc32, joined, numbersIn, packed } from "./bytes.js";
+import { joined, numbersIn, packed } from "./bytes.js";
+import { crc32 } from "./checksums.js";
 
 export const ASK = { hello: 1, rows: 2, label: 3, train: 4, predict: 5, output: 6, statistics: 7, save: 8, load: 9, read: 10, write: 11, adopt: 12 };
 const DONE = 0, DAMAGED = 1, STRANGER = 2, REFUSED = 5, FAILED = 6;

@@ -3,7 +3,7 @@ import { folderName, png, zipped } from "./archive.js";
 import { joined, packed } from "./bytes.js";
 import { chosen, part, save, the } from "./dom.js";
 import { Line } from "./frames.js";
-import { stateFile, stateIn } from "./learned.js";
+import { stateFile, stateIn } from "./states.js";
 import { showMoved } from "./views.js";
 
 /** @typedef {import("./session.js").Session} Session */

@@ -18,7 +18,7 @@
  * @property {{rows: number, columns: number, colours: number, gray: boolean, bgr: boolean, stretch: boolean, table: string} | null} pixels
  * @property {{rate: number, samples: number} | null} audio
  * @property {{scale: number, zero: number} | null} numbers of an input that is neither
- * @property {import("./learned.js").Trained[]} trained
+ * @property {import("./movement.js").Trained[]} trained
  * @property {{name: string, title: string, sram: number, sram_room: number, flash: number, flash_room: number,
  *   forward: number | null, step: number | null, mhz: number, per_cycle: number}[]} boards
  * @property {{step: string, load: string, compile: string, fit: string}} commands

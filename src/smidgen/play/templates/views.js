@@ -50,7 +50,7 @@ export function showPrediction(session, prediction) {
   }));
 }
 
-/** @typedef {{hold(label: number): void, release(): void, rename(label: number, name: string): void,
+/** @typedef {{hold(label: number): void, release(label: number): void, rename(label: number, name: string): void,
  *   drop(kept: Kept): void, dropClass(label: number): void, addFiles(label: number): void}} Actions */
 
 /** The cards of the classes, of which each is changed in place: a press on its button outlives a change. */
@@ -104,13 +104,13 @@ export class ClassCards {
       hold.setPointerCapture(event.pointerId);
       actions.hold(place());
     };
-    hold.onpointerup = hold.onpointercancel = hold.onlostpointercapture = () => actions.release();
+    hold.onpointerup = hold.onpointercancel = hold.onlostpointercapture = () => actions.release(place());
     hold.onkeydown = (event) => {
       if (event.key !== " " && event.key !== "Enter") return;
       event.preventDefault();
       if (!event.repeat) actions.hold(place());
     };
-    hold.onkeyup = hold.onblur = () => actions.release();
+    hold.onkeyup = hold.onblur = () => actions.release(place());
     hold.oncontextmenu = (event) => event.preventDefault();
     const files = make("button", { type: "button", class: "quiet", click: () => actions.addFiles(place()) }, "Files…");
     const count = make("p", { class: "small" }), thumbs = make("div", { class: "thumbs" });
@@ -179,15 +179,15 @@ export function showCosts({ facts, observed, steps, solved }, chosen) {
     : `${observed + steps ? `What you taught here (${some(observed, "sample")} observed, ${some(solved, "head")} made, ${some(steps, "step")}) takes it about ${duration(spent)}, making heads aside. ` : ""}At ${board.mhz} MHz and ${board.per_cycle} instructions per cycle: an estimate.`);
 }
 
-/** Show how far each layer moved. @param {ReturnType<typeof import("./learned.js").movement>} moved */
+/** Show how far each layer moved. @param {ReturnType<typeof import("./movement.js").movement>} moved */
 export function showMoved(moved) {
   part("moved-note").textContent = moved.length
-    ? "How far each tensor moved from where it began, as a share of its length; how many of its numbers changed stands in the title."
+    ? "How far the steps moved each tensor, as a share of its length. Point at one for how many of its numbers changed."
     : "In one pass only the last layer is made. Take steps to see the others move.";
-  const most = Math.max(...moved.map((one) => one.moved), 1e-12);
+  const most = Math.max(...moved.map((one) => one.moved), 1e-9);
   part("moved").replaceChildren(...moved.map(({ tensor, moved: far, changed, size }) => {
     const line = make("li", { title: `${counted(changed)} of ${some(size, "number")} changed` },
-      make("span", {}, tensor.layer), rail(far / most), make("span", { class: "value" }, percent(far, far < 0.1 ? 2 : 0)));
+      make("span", {}, tensor.layer), rail(far / most), make("span", { class: "value" }, percent(far, far < 0.1 ? 2 : 1)));
     tinted(line, /weights$/.test(tensor.layer) ? 0 : 1);
     return line;
   }));

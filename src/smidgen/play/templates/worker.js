@@ -1,7 +1,7 @@
 /** The worker: holds the program and the inputs of all samples, and answers the page, one call at a time. */
 import { fromBase64 } from "./bytes.js";
 import { Engine } from "./engine.js";
-import { movement } from "./learned.js";
+import { movement } from "./movement.js";
 import { encoded, reduced, seen } from "./pixels.js";
 
 /** @typedef {import("./types.js").Sample} Sample */
@@ -152,6 +152,10 @@ export class Desk {
     const order = [];
     for (let i = 0; i < rounds; i++) order.push(...shuffled(this.learnt, ++this.turns));
     let loss = 0, done = 0, spent = 0;
+    if (this.collecting) {
+      this.engine.run.steps();
+      this.engine.start = this.engine.state();
+    }
     this.stopped = false;
     await this.#paced(order, (place) => {
       const begun = performance.now(), one = this.engine.train(this.#input(place), place.label, rate);
@@ -201,7 +205,7 @@ export class Desk {
   /** Return what was learned, and how far each layer moved. */
   state() {
     const { engine } = this, state = engine.state();
-    return { state, moved: this.collecting ? [] : movement(engine.first, state, engine.facts.trained) };
+    return { state, moved: this.collecting ? [] : movement(engine.start, state, engine.facts.trained) };
   }
 
   /** Put back a state, and the samples that were there with it. @param {{state: Uint8Array, places: Place[] | null}} asked */
