@@ -40,6 +40,7 @@ LAYERS = {
     "selection": "what is worth training: contributions measured, schemes searched for a budget, rates chosen",
     "results": "what a stage found, and how it is shown: tables, pictures, the report",
     "fitting": "`fit()`: every stage from a model and images to firmware; files that a second call reuses",
+    "play": "`play`: a program, its facts and its script as a page that learns in the browser",
     "cli": "the command line: each verb calls one stage and shows what it returns",
 }
 ORDER = tuple(LAYERS)

@@ -221,6 +221,24 @@ class Compile(given.Counting, given.Sounding, given.Naming, given.Overwriting):
     picture: given.Picture = None
 
 
+class Play(given.Sounding, given.Naming, given.Overwriting):
+    """Make a page that learns in the browser with the bytes of the board, and serve it on this machine."""
+
+    model: str = argument(
+        ..., "A network of the zoo, a model file, or the folder of a fit.", metavar="MODEL",
+        autocompletion=given.networks,
+    )  # fmt: skip
+    scheme: given.SchemeName = None
+    classes: int | None = option(
+        None, "Classes there is room for. By default the model's own, if it names up to 64, else 8."
+    )
+    boards: str = option(
+        "cortex-m7", "Boards, emulated to measure costs, separated by commas: cortex-m7,cortex-m4; or none."
+    )
+    port: int = option(8000, "Port on this machine that serves the page; 0 for any that is free.")
+    output: Path | None = path(None, "Write the page to this file, and serve nothing.", "--output", "-o")
+
+
 class Profile(given.Counting, given.Limited):
     """Measure SRAM, flash, instructions and exactness on an emulated board, or time and exactness on host."""
 
@@ -352,6 +370,7 @@ VERBS: tuple[tuple[str, str, tuple[type[Verb], ...]], ...] = (
     ("Learn", "smidgen.cli.train", (Train,)),
     ("Learn", "smidgen.cli.one_pass", (Merge, Forget)),
     ("Board", "smidgen.cli.programs", (Compile, Profile)),
+    ("Board", "smidgen.cli.play", (Play,)),
 )
 BOARD_VERBS: tuple[type[Verb], ...] = (
     BoardTrain, BoardObserve, BoardSolve, BoardSums, BoardTest, BoardPredict, BoardReplay, BoardSave, BoardLoad,
