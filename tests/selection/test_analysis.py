@@ -24,8 +24,7 @@ from smidgen.selection import AnalysisProgress, ContributionsError, analysis, la
 from smidgen.selection.analysis import journal_path
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.launchers import OnDevice, OnHost, OnRay
-from smidgen.selection.outcomes import DIVERGED, Setup
-from smidgen.selection.trials import Trial, agenda
+from smidgen.selection.trials import DIVERGED, Setup, Trial, agenda
 from smidgen.selection.workers import share_out
 from tests.support.analyses import (
     RUNS,

@@ -107,12 +107,12 @@ class _Crew:
 def serve(shared: int) -> None:
     """Take items and answer, in a worker process, until nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted at the keyboard ends its workers itself
-    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what a run may print is no answer
+    with os.fdopen(0, "rb") as asked, os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a run may print is no answer
         function, common = _read_shared(shared)
         with suppress(EOFError, OSError):
             while True:
-                item = pickle.load(sys.stdin.buffer)
+                item = pickle.load(asked)
                 try:
                     answer = True, function(common, item)
                 except Exception as error:
