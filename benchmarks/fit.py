@@ -34,7 +34,7 @@ from smidgen.learning import top1
 from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.contributions import Contributions, read_contributions
 from smidgen.selection.rates import BATCH, choose_rate
-from smidgen.selection.refinement import Planner
+from smidgen.selection.searching import Planner
 from smidgen.targets import find
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, load_scheme

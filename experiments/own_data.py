@@ -28,7 +28,7 @@ from smidgen.selection.judging import Bench, Recipe, Run, make_bench
 from smidgen.selection.ladder import FINALISTS, FROM_NEW, FROM_ONE_PASS, JUDGES, SAMPLES, STEPS, Effort
 from smidgen.selection.proposals import propose
 from smidgen.selection.trials import limit_samples
-from smidgen.simulation.apart import Lane, learn_apart
+from smidgen.simulation.courses import Lane, learn_apart
 from smidgen.targets import find
 from smidgen.targets.boards import parse_size
 from smidgen.training import Options, build_training, passes

@@ -10,7 +10,7 @@ from experiments.searched import budget_of, compared
 from smidgen.data.files import write_whole
 from smidgen.ir import Graph
 from smidgen.selection import Contributions, Found, search
-from smidgen.selection.refinement import Planner
+from smidgen.selection.searching import Planner
 from smidgen.targets import find
 from smidgen.targets.boards import parse_size
 from smidgen.training.scheme import Scheme, load_scheme

@@ -74,7 +74,7 @@ ROOMS = {
         ("passes_text", "definitions", "scheme", "heads", "training_graph"),
     ),
     "memory": Room(
-        _files("src/smidgen/memory", "rows.py", "groups.py", "checking.py", "planner.py"),
+        _files("src/smidgen/memory", "rows.py", "streaming.py", "checking.py", "planner.py"),
         ("checking", "layout", "groups", "streaming",
          "plan_mutations::test_a_wrong_rule_of_the_planner_is_caught"),
     ),

@@ -22,7 +22,7 @@ from smidgen.ir import evaluate
 from smidgen.ir.log_mel import MFCC, LogMel
 from smidgen.ir.text import fingerprint, parse_graph, print_graph
 from smidgen.pipeline import compile
-from smidgen.selection.refinement import Planner
+from smidgen.selection.searching import Planner
 from smidgen.targets import find_board
 from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import HostDevice

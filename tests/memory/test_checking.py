@@ -11,8 +11,8 @@ from smidgen import ops
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, Node, QParams, Type, Value
 from smidgen.memory import Buffer, Plan, buffers, check, checking
-from smidgen.memory.groups import stream
 from smidgen.memory.rows import Group, Schedule
+from smidgen.memory.streaming import stream
 from tests.support.house import ROOT, imports
 from tests.support.native import portable
 from tests.support.plans import greedy

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from experiments.chains import chain, residual_network
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.memory import buffers, streaming
-from smidgen.memory.groups import Groups, stream
 from smidgen.memory.layout import loads
 from smidgen.memory.rows import Schedule
+from smidgen.memory.streaming import Groups, stream
 from smidgen.ops import MaxPool, Mul
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from experiments.chains import residual_network
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, evaluate_step
-from smidgen.memory import Buffer, Plan, buffers, check, groups, overlapping, planner, rows, streaming
-from smidgen.memory.groups import stream
+from smidgen.memory import Buffer, Plan, buffers, check, overlapping, planner, rows, streaming
 from smidgen.memory.layout import Overlap
 from smidgen.memory.rows import Group, Schedule, streamable
+from smidgen.memory.streaming import stream
 from smidgen.ops import Depthwise
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
@@ -260,13 +260,13 @@ def forgetful(node: Node) -> rows.Reading:
     return replace(right, oldest=[rows + 1 for rows in right.oldest])
 
 
-READING, HELD, AHEAD, LIFETIMES = rows.reading, rows.Turns.held, vars(groups._Run)["_ahead"].func, planner.lifetimes
+READING, HELD, AHEAD, LIFETIMES = rows.reading, rows.Turns.held, vars(streaming._Run)["_ahead"].func, planner.lifetimes
 RULES: dict[str, tuple[object, str, object]] = {
     "rows needed": (rows, "reading", late),
     "rows still wanted": (rows, "reading", forgetful),
     "ring sizes": (rows.Turns, "held", lambda turns, index: max(1, HELD(turns, index) - 1)),
     "distance of an overlap": (
-        groups._Run, "_ahead", property(lambda run: {key: ahead - 4 for key, ahead in AHEAD(run).items()}),
+        streaming._Run, "_ahead", property(lambda run: {key: ahead - 4 for key, ahead in AHEAD(run).items()}),
     ),
     "reach of a window": (
         Depthwise, "row_window", lambda op, node: replace(op.window(node.ins[1].type).rows, reach=1),

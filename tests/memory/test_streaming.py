@@ -16,8 +16,8 @@ from smidgen.codegen.writer import order_table
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.memory import ALIGNMENT, Plan, streaming
-from smidgen.memory.groups import stream
 from smidgen.memory.rows import Group, Schedule, streamable
+from smidgen.memory.streaming import stream
 from smidgen.ops import Add, AvgPool, Conv2D, MaxPool
 from smidgen.pipeline import Program
 from smidgen.targets.host import Host

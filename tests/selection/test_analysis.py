@@ -24,8 +24,7 @@ from smidgen.selection import AnalysisProgress, ContributionsError, analysis, la
 from smidgen.selection.analysis import journal_path
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.launchers import OnDevice, OnHost, OnRay
-from smidgen.selection.outcomes import DIVERGED, Setup
-from smidgen.selection.trials import Trial, agenda
+from smidgen.selection.trials import DIVERGED, Setup, Trial, agenda
 from smidgen.selection.workers import share_out
 from tests.support.analyses import (
     RUNS,
@@ -79,7 +78,7 @@ def test_a_ray_cluster_of_this_machine_writes_the_same_though_a_worker_is_killed
 
     def on_progress(progress: AnalysisProgress) -> None:
         if progress.done == 2:
-            killed.append(kill_one(b"ray::run_one", signal.SIGKILL))
+            killed.append(kill_one(b"ray::run_task", signal.SIGKILL))
 
     small_analysis(file, ray="local", workers=2, on_progress=on_progress)
     assert len(killed) == 1

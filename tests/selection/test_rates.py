@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from smidgen import cli
+from smidgen import cli, threads
 from smidgen.codegen import Sources
 from smidgen.data import Data, DataError, PixelEncoding, Samples, centre, examples, pixel_encoding
 from smidgen.errors import InputError
@@ -59,7 +58,7 @@ def test_the_rate_chosen_learns_nearly_as_well_as_the_best_of_all(host: Host, sc
 def test_the_choice_does_not_depend_on_the_number_of_cores(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     built, found = program(host), []
     for cores in (1, 3):
-        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
         found.append(choose_rate(built, DATA, COURSE))
     assert found[0] == found[1]
 
@@ -82,6 +81,9 @@ class Watched(Host):
         watched = self
 
         class Watching(HostDevice):
+            def twin(self) -> None:  # type: ignore[override]
+                """The one that is watched does everything."""
+
             def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
                 watched.rates.extend([learning_rate] if learning_rate else [])
                 (watched.learned if learning_rate else watched.judged).append(image.tobytes())

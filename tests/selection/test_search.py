@@ -16,8 +16,7 @@ from smidgen.memory import state_bytes
 from smidgen.pipeline import plan
 from smidgen.results.profile import profile
 from smidgen.selection.bounds import pose_analytic, pose_planned
-from smidgen.selection.methods import BestFirst, promise
-from smidgen.selection.problem import UNIT, Candidate, Choice, Layer, Problem
+from smidgen.selection.methods import UNIT, BestFirst, Candidate, Choice, Layer, Problem, promise
 from smidgen.selection.searching import Searcher
 from smidgen.selection.smoothing import smoothed
 from smidgen.targets import find

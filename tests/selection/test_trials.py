@@ -26,8 +26,18 @@ from smidgen.selection import Contributions, analysis
 from smidgen.selection.analysis import QUICK_STEPS
 from smidgen.selection.contributions import BiasDepth, Conditions, LayerShare, layer_names, read_contributions
 from smidgen.selection.launchers import FLEET
-from smidgen.selection.outcomes import Setup
-from smidgen.selection.trials import FEWEST, SHARES, Agenda, Kind, Trial, agenda, hold_back, kind_of, limit_samples
+from smidgen.selection.trials import (
+    FEWEST,
+    SHARES,
+    Agenda,
+    Kind,
+    Setup,
+    Trial,
+    agenda,
+    hold_back,
+    kind_of,
+    limit_samples,
+)
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, analytic_memory, resolve
 from tests.support.analyses import PretendedLauncher, data, model

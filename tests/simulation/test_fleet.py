@@ -263,7 +263,7 @@ def test_one_simulated_device_learns_and_resumes_as_the_host_does(host: Host, tm
     graph, data, course = small_network(), draw_shapes(4, 3), Course(2, 0.01)
     options = Options(4, rule=Momentum(0.9))
     on_host = learn(compile(graph, "last:4", host, options=options), data, course)
-    program = compile(graph, "last:4", Simulator("cpu", host), options=options)
+    program = compile(graph, "last:4", Simulator(name="cpu"), options=options)
     file = tmp_path / "run.ckpt"
 
     def pull_the_plug(progress: LearningProgress) -> None:
@@ -312,7 +312,7 @@ def test_programs_that_do_not_belong_together_are_told(host: Host) -> None:
     with pytest.raises(InputError, match="another device of the fleet"):
         Simulation([one, other])
     with pytest.raises(TargetError, match="does not learn"):
-        compile(small_network(), target=Simulator("cpu", host))
+        compile(small_network(), target=Simulator(name="cpu"))
 
 
 # The arithmetic by itself, at numbers that networks seldom reach.

@@ -13,8 +13,7 @@ from smidgen.callbacks import ignore
 from smidgen.data import Data
 from smidgen.ir import Graph
 from smidgen.selection import AnalysisProgress, Contributions, analyze
-from smidgen.selection.outcomes import Outcome, Setup
-from smidgen.selection.trials import Trial
+from smidgen.selection.trials import Outcome, Setup, Trial
 from tests.support.networks import inverted_residual
 from tests.support.shapes import draw_shapes
 

@@ -288,4 +288,4 @@ def test_gradients_of_whole_networks_are_those_of_pytorch(make: Make, host: Host
 
 def test_a_simulated_device_refuses_other_losses_when_it_is_compiled_for() -> None:
     with pytest.raises(InputError, match="learns by the loss mse, cpu by softmax alone; use the host, or a board"):
-        brightness().compile(SimulatedTarget("cpu"))
+        brightness().compile(SimulatedTarget(name="cpu"))

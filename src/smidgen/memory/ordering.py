@@ -163,9 +163,6 @@ class _Stretch:
         """Return the order found with the lowest peak, if that is below `limit`."""
         made = {v for outs in self.makes for v in outs}
         inherited = {root: held for root, held in self.held.items() if root not in made}
-        lasting = {root for root, held in inherited.items() if held.outlives}
-        if any(self._least(i, lasting) >= limit for i in range(len(self.nodes))):
-            return None
         states = [_State(0, 0, self.beside + sum(held.bytes for held in inherited.values()), ())]
         for _ in self.nodes:
             best: dict[int, _State] = {}
@@ -176,11 +173,6 @@ class _Stretch:
                         best[following.done] = following
             states = sorted(best.values(), key=itemgetter(1, 2, 3))[:STATES]
         return states[0].order if states else None
-
-    def _least(self, i: int, lasting: set[Value]) -> int:
-        """Return the bytes alive while a node runs, whatever the order."""
-        made = self.makes[i][1:] if self.nodes[i].op.donor(self.nodes[i]) is not None else self.makes[i]
-        return self.beside + sum(self.held[v].bytes for v in {*lasting, *self.reads[i], *made})
 
     def _next(self, state: _State, limit: int) -> Iterator[_State]:
         """Yield the state after each node that can run now, unless that takes `limit` bytes or more."""

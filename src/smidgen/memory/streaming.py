@@ -1,19 +1,28 @@
 """The groups to stream, under which the fewest bytes are alive at once, and the cut of a step for replay.
 
 A step is cut so that what its frozen front makes of an image, the latent, can stand for the image.
+
+Rows are asked for on demand, from the last node of a group on, and no node asks for rows of one behind it. So what the
+nodes of a group do does not depend on those before it: one run of the longest group with an end shows the order, the
+rings and the overlaps of every shorter one.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import accumulate, pairwise
 
+import numpy as np
+
 from smidgen.errors import InputError, StreamError
-from smidgen.ir import Graph, Value, memory_read, virtual_sources
+from smidgen.ir import Graph, Node, Value, memory_read, virtual_sources
 from smidgen.ir.graph import refuse_variables
 from smidgen.ir.rewriting import prune
-from smidgen.memory.groups import Groups, stream
-from smidgen.memory.layout import Plan, Working, most
-from smidgen.memory.planner import buffers, loads_of, packed, roots_of
-from smidgen.memory.rows import WHOLE, Cut, Schedule
+from smidgen.memory.layout import Overlap, Plan, Working, most, padded
+from smidgen.memory.planner import Life, buffers, lifetimes, loads_of, packed, roots_of
+from smidgen.memory.rows import WHOLE, Cut, Group, Schedule, Turns, height, maps, row_bytes, streamable
 
 Cost = tuple[int, int]  # bytes alive at the peak, then nodes streamed: streaming that gains nothing is not worth it
 Spans = tuple[tuple[int, int], ...]  # the nodes [first, end) of each group
@@ -152,3 +161,172 @@ def _first_learned(graph: Graph) -> int:
         if not node.op.view and any(v in graph.state for v in memory_read(node, sources)):
             return index
     raise InputError(f"nothing of {graph.name} learns: there is nothing to replay")
+
+
+IMAGE = -1  # in an order: the next row of the image
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The bytes alive while nodes [first, end) run as a group."""
+
+    first: int
+    end: int
+    alive: int  # every map in its own place
+    shared: int  # bytes that two maps have in common, where they overlap
+    rings: int  # bytes of ring buffers and working memory: any longer group with this end has as many
+
+
+def stream(graph: Graph, first: int, end: int, streamed_input: bool) -> Group | None:
+    """Return nodes [first, end) as a group; None where one of them cannot run row by row."""
+    nodes = graph.nodes[first:end]
+    if not nodes or not all(streamable(node) for node in nodes):
+        return None
+    lives = lifetimes(graph)
+    image = graph.image if streamed_input and first == 0 else None
+    made = {node.out for node in nodes} | ({image} if image else set())
+    if any(v not in lives for v in made) or (image is not None and lives[image][1] > end):
+        return None
+    if any(made & set(_whole_reads(node)) for node in nodes):
+        return None
+    run = _Run(graph, first, end, image, lives, roots_of(graph))
+    overlap = run.overlap(first)
+    return Group(first, end, run.order, run.rings(first), overlap if overlap and shared_bytes(overlap) > 0 else None)
+
+
+def shared_bytes(overlap: Overlap[Value]) -> int:
+    """Return the bytes that lie in both maps; none where the one made ends before the other begins."""
+    return min(padded(overlap.made.type.bytes) - overlap.distance, padded(overlap.consumed.type.bytes))
+
+
+def _whole_reads(node: Node) -> tuple[Value, ...]:
+    """Return the inputs of a streamable node that must be there before its first row."""
+    return tuple(v for v in node.ins if v not in maps(node))
+
+
+class _Run:
+    """Nodes [first, end) of a graph, run row by row; `image` is the one that is taken by rows, if any."""
+
+    def __init__(
+        self, graph: Graph, first: int, end: int, image: Value | None, lives: Mapping[Value, Life],
+        roots: Mapping[Value, Value],
+    ) -> None:  # fmt: skip
+        self.nodes, self.first, self.end, self.image = graph.nodes[first:end], first, end, image
+        self.lives, self.roots = lives, roots
+        self.turns = Turns(self.nodes, {} if image is None else {image: IMAGE})
+        self.kept = [i for i, node in enumerate(self.nodes) if lives[node.out][1] > end]
+        values = {i: node.out for i, node in enumerate(self.nodes)} | ({} if image is None else {IMAGE: image})
+        self.held = dict.fromkeys(values, 1)  # rows, at most
+        self._done: list[tuple[int, ...]] = []  # rows of each node when a kept map gets its next
+        self._next: list[int] = []  # whose map that is
+        order: list[int] = []
+        # The last node leads; what it does not read of the others is completed after.
+        for lead in (len(self.nodes) - 1, *values):
+            for index in self.turns.until(lead, height(values[lead])):
+                order.append(index)
+                self.held[index] = min(max(self.held[index], self.turns.held(index)), height(values[index]))
+                if index in self.kept:
+                    self._done.append(tuple(self.turns.done.values()))
+                    self._next.append(index)
+        self.order = tuple(order)
+
+    def rings(self, first: int) -> dict[Value, int]:
+        """Return the rows held of each map that lives in the group from `first` on alone."""
+        own = range(first - self.first, len(self.nodes))
+        rings = {self.nodes[i].out: self.held[i] for i in own if self.lives[self.nodes[i].out][1] <= self.end}
+        return rings if self.image is None or first else rings | {self.image: self.held[IMAGE]}
+
+    def overlap(self, first: int) -> Overlap[Value] | None:
+        """Return the pair of a consumed map and a made map that share most bytes, if there is any pair."""
+        skipped, ahead = first - self.first, self._ahead
+        pairs = [
+            Overlap(value, self.nodes[made].out, padded(max(ahead[i, value, made] for i in readers)))
+            for value, readers in self._consumed(skipped)
+            for made in self.kept
+            if made >= skipped
+        ]
+        return max(pairs, key=shared_bytes, default=None)
+
+    def _consumed(self, skipped: int) -> Iterator[tuple[Value, list[int]]]:
+        """Yield the maps from before a group that it alone reads, by rows and under one name, and who reads them."""
+        nodes = self.nodes[skipped:]
+        own = {node.out for node in nodes} | ({self.image} if skipped == 0 and self.image else set())
+        read = dict.fromkeys(v for node in nodes for v in node.ins if v in self.roots)
+        for value in read:
+            if value in own or self.lives[self.roots[value]][1] > self.end:
+                continue
+            readers = [i for i, node in enumerate(nodes, skipped) if value in node.ins]
+            by_rows = all(value not in _whole_reads(self.nodes[i]) for i in readers)
+            if by_rows and all(v == value or self.roots[v] != self.roots[value] for v in read):
+                yield value, readers
+
+    @cached_property
+    def _ahead(self) -> dict[tuple[int, Value, int], int]:
+        """Return how far, at most, what is written of a map is ahead of the oldest row of another to be read.
+
+        By the reader, what it reads, and the node that writes, whose own reading counts as still to be done.
+        """
+        done, writers = np.array(self._done, int).reshape(-1, len(self.turns.done)), np.array(self._next, int)
+        rows = np.array([row_bytes(node.out) for node in self.nodes])
+        written = (done[np.arange(len(done)), writers] + 1) * rows[writers]
+        found = {}
+        for i, node in enumerate(self.nodes):
+            oldest = np.array(self.turns.readings[i].oldest)[done[:, i]]
+            for value in (v for v in maps(node) if v in self.roots):
+                ahead = np.where(oldest < height(value), written - oldest * row_bytes(value), 0)
+                for made in self.kept:
+                    found[i, value, made] = max(0, int(ahead[writers == made].max(initial=0)))
+        return found
+
+
+class Groups:
+    """All groups of the leading streamable nodes of a graph that begin and end where a single map crosses."""
+
+    def __init__(self, graph: Graph, streamed_input: bool, working: Working) -> None:
+        self.graph, self.lives, self.roots = graph, lifetimes(graph), roots_of(graph)
+        self.image = graph.image if streamed_input else None
+        fits = (streamable(node) and node.out in self.lives for node in graph.nodes)
+        self.reach = next((i for i, fit in enumerate(fits) if not fit), len(graph.nodes))
+        self.working = [working(node, True) for node in graph.nodes[: self.reach]]
+        spans = [life for value, life in self.lives.items() if len(value.type.shape) == 4]
+        crossing = [sum(start < cut < end for start, end in spans) for cut in range(self.reach + 1)]
+        self.cuts = [cut for cut, maps in enumerate(crossing) if cut in (0, 1, self.reach) or maps == 1]
+        self.least = list(self._least())
+        self.begun, self.over = self._sums(0), self._sums(1)
+        self._run, self._estimate = cache(self._run_to), cache(self._estimated)
+
+    def _sums(self, which: int) -> list[int]:
+        """Return for each node the bytes of all that begins (0) before it, or is over (1) when it begins."""
+        change = [0] * (len(self.graph.nodes) + 3)
+        for value, life in self.lives.items():
+            change[life[which] + (1 - which)] += padded(value.type.bytes)
+        return list(accumulate(change))
+
+    def _least(self) -> Iterator[int]:
+        """Yield the least beginning for each end of a group: it cannot make what one of its nodes must have whole."""
+        least = 0
+        yield least
+        for node in self.graph.nodes[: self.reach]:
+            read = [v for v in _whole_reads(node) if v in self.lives]
+            made = [self.lives[v][0] + 1 for v in read if v not in self.graph.inputs]
+            least = max(least, *made, int(self.image in read))
+            yield least
+
+    def _run_to(self, end: int) -> _Run:
+        """Run the longest group with this end."""
+        first = next(cut for cut in self.cuts if cut >= self.least[end])
+        return _Run(self.graph, first, end, None if first else self.image, self.lives, self.roots)
+
+    def estimates(self, end: int) -> Iterator[Estimate]:
+        """Yield every group with this end, the shortest first."""
+        for first in (cut for cut in reversed(self.cuts) if self.least[end] <= cut < end):
+            if first or self.image is None or self.lives[self.image][1] <= end:
+                yield self._estimate(first, end)
+
+    def _estimated(self, first: int, end: int) -> Estimate:
+        run = self._run(end)
+        rings, overlap = run.rings(first), run.overlap(first)
+        whole = sum(padded(value.type.bytes) for value in rings)
+        held = sum(padded(rows * row_bytes(v)) for v, rows in rings.items()) + padded(max(self.working[first:end]))
+        alive = self.begun[end] - self.over[first] - whole + held
+        return Estimate(first, end, alive, max(0, shared_bytes(overlap)) if overlap else 0, held)

@@ -4,7 +4,7 @@ from smidgen.selection.analysis import AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, average_contributions
 from smidgen.selection.estimates import estimate
 from smidgen.selection.found import Found, Pareto
-from smidgen.selection.problem import SearchError
+from smidgen.selection.methods import SearchError
 from smidgen.selection.searching import pareto, search
 
 __all__ = [

@@ -31,8 +31,7 @@ from smidgen.selection.contributions import (
     write_contributions,
 )
 from smidgen.selection.launchers import Launcher, find_launcher
-from smidgen.selection.outcomes import Outcome, Setup
-from smidgen.selection.trials import WEIGHT_BITS, Agenda, Trial, agenda, hold_back, limit_samples
+from smidgen.selection.trials import WEIGHT_BITS, Agenda, Outcome, Setup, Trial, agenda, hold_back, limit_samples
 from smidgen.targets.boards import parse_size
 from smidgen.training.scheme import Scheme, SchemeError
 

@@ -8,7 +8,7 @@ that gradient, its inputs and the kernel's working memory are in the arena too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,7 +22,7 @@ from smidgen.memory.planner import roots_of
 from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
 from smidgen.ops.update import initial_fraction
 from smidgen.selection.contributions import Contributions
-from smidgen.selection.problem import NOTHING, UNIT, Choice, Layer, Problem
+from smidgen.selection.methods import NOTHING, UNIT, Choice, Layer, Problem
 from smidgen.training import Options, build_training, passes
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, Trained, layer_memory, resolve
@@ -33,17 +33,14 @@ EXPONENT = 4  # bytes of the step state for each gradient
 
 def pose_analytic(graph: Graph, contributions: Contributions, bits: int) -> Problem:
     """Pose the problem with the paper's analytic sum as the cost."""
-    trained, deepest = _trained(graph, contributions, streamed_input=False), contributions.depths[-1].biases
-    found = []
-    for index, bias in enumerate(resolve(Scheme("biases", len(layers(graph))), graph)):
-        bytes_ = layer_memory(bias)
-        options = [(share, layer_memory(one)) for (layer, share), one in trained.items() if layer == index]
-        choices = tuple(
-            Choice(share, _weights_gain(contributions, index, share, bits), 0, memory.saved + memory.weights)
-            for share, memory in options
-        )
-        found.append(Layer(_worthwhile(choices), kept=bytes_.masks + bytes_.biases))
-    return Problem(bits, tuple(found), _bias_gains(contributions, deepest))
+    learned = resolve(Scheme("biases", len(layers(graph))), graph)
+    frozen = [Layer(kept=memory.masks + memory.biases) for memory in map(layer_memory, learned)]
+
+    def cost(_: int, one: Trained) -> tuple[int, int]:
+        return 0, layer_memory(one).saved + layer_memory(one).weights
+
+    trained = _trained(graph, contributions, streamed_input=False)
+    return Problem(bits, _with_choices(frozen, trained, contributions, bits, cost), _bias_gains(contributions))
 
 
 def pose_planned(
@@ -56,27 +53,34 @@ def pose_planned(
     streamed_input: bool,
 ) -> tuple[Problem, ...]:
     """Pose the problem with the least SRAM of the compiled program as the cost, for each number of bits."""
-    deepest = contributions.depths[-1].biases
-    trained, known = _trained(graph, contributions, streamed_input), _measure_biases(graph, deepest, options, working)
+    trained = _trained(graph, contributions, streamed_input)
+    known = _measure_biases(graph, contributions.depths[-1].biases, options, working)
 
     def problem(bits: int) -> Problem:
-        found = []
-        for index, (bytes_, held) in enumerate(zip(known.layers, known.inputs, strict=True)):
-            choices = tuple(
-                Choice(
-                    share,
-                    _weights_gain(contributions, index, share, bits),
-                    _weight_state(one, bits, options),
-                    _saved_bytes(one, *held),
-                )
-                for (layer, share), one in trained.items()
-                if layer == index
-            )
-            found.append(replace(bytes_, choices=_worthwhile(choices)))
-        gains = _bias_gains(contributions, deepest)
-        return Problem(bits, tuple(found), gains, overhead + _head_state(graph, options, bits), known.head_arena)
+        def cost(layer: int, one: Trained) -> tuple[int, int]:
+            return _weight_state(one, bits, options), _saved_bytes(one, *known.inputs[layer])
+
+        found = _with_choices(known.layers, trained, contributions, bits, cost)
+        fixed = overhead + _head_state(graph, options, bits)
+        return Problem(bits, found, _bias_gains(contributions), fixed, known.head_arena)
 
     return tuple(problem(one) for one in bits)
+
+
+def _with_choices(
+    frozen: Sequence[Layer],
+    trained: Mapping[tuple[int, Fraction], Trained],
+    contributions: Contributions,
+    bits: int,
+    cost: Callable[[int, Trained], tuple[int, int]],
+) -> tuple[Layer, ...]:
+    """Return layers with the choices for their weights; the cost of one is its state and what it keeps."""
+    kept, choices = contributions.kept(bits), [[NOTHING] for _ in frozen]
+    for (layer, share), one in trained.items():  # ascending by share, and so by cost
+        gain = round(contributions.weights_gain(layer, share) * kept * UNIT)
+        if gain > choices[layer][-1].gain:  # more than all cheaper ones
+            choices[layer].append(Choice(share, gain, *cost(layer, one)))
+    return tuple(replace(layer, choices=tuple(some)) for layer, some in zip(frozen, choices, strict=True))
 
 
 def _trained(
@@ -97,21 +101,8 @@ def _trained(
     return found
 
 
-def _weights_gain(contributions: Contributions, layer: int, share: Fraction, bits: int) -> int:
-    return round(contributions.weights_gain(layer, share) * contributions.kept(bits) * UNIT)
-
-
-def _bias_gains(contributions: Contributions, deepest: int) -> tuple[int, ...]:
-    return tuple(round(contributions.biases_gain(biases) * UNIT) for biases in range(deepest + 1))
-
-
-def _worthwhile(choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
-    """Return no training, and each choice that gains more than all cheaper ones; `choices` ascend by cost."""
-    kept = [NOTHING]
-    for choice in choices:
-        if choice.gain > kept[-1].gain:
-            kept.append(choice)
-    return tuple(kept)
+def _bias_gains(contributions: Contributions) -> tuple[int, ...]:
+    return tuple(round(contributions.biases_gain(n) * UNIT) for n in range(contributions.depths[-1].biases + 1))
 
 
 @dataclass(frozen=True)

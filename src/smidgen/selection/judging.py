@@ -34,7 +34,7 @@ from smidgen.training.scheme import Scheme
 from smidgen.training.weights import BIAS, WEIGHTS
 
 if TYPE_CHECKING:
-    from smidgen.simulation.apart import Lane
+    from smidgen.simulation.courses import Lane
 
 Start = Literal["new head", "kept head", "one pass"]
 EXAMPLES = 4  # samples that set a program's first exponents
@@ -142,7 +142,7 @@ class Bench:
         """Run a group on a fleet whose devices learn apart; in C what no fleet can."""
         if self.options.loss != "softmax" or self.model.variables:
             return [scores for _, scores in self.on_cores(runs, workers)]
-        from smidgen.simulation.apart import learn_apart
+        from smidgen.simulation.courses import learn_apart
 
         def report(done: int) -> None:
             on_part(len(runs) * done / max(runs[0].steps, 1))
@@ -198,7 +198,7 @@ class Bench:
 
     def _lane(self, run: Run) -> Lane:
         """Return a run as a device of a fleet."""
-        from smidgen.simulation.apart import Lane
+        from smidgen.simulation.courses import Lane
 
         graph, back, steps = self._program(run).graph, self.backs[run.candidate], list(self._steps(run))
         view, held = self._views(back), self._held(back, self.folds[run.fold].held).images

@@ -133,25 +133,40 @@ class OnRay:
         with self.connected():
             import ray
 
-            common = ray.put(work)
-            if self._gpus(ray):
-                remote = ray.remote(num_cpus=1, num_gpus=1, max_retries=RETRIES)(run_together)
-                tasks = {remote.remote(common, fleet, self.device): fleet for fleet in work.fleets(items)}
-            else:
-                remote = ray.remote(num_cpus=1, max_retries=RETRIES)(run_one)
-                tasks = {remote.remote(common, [item]): [item] for item in items}
+            common, gpus = ray.put(work), self._gpus(ray)
+            remote = ray.remote(num_cpus=1, num_gpus=int(gpus), max_retries=RETRIES)(run_task)
+            together = work.fleets(items) if gpus else [[item] for item in items]
+            tasks = {remote.remote(common, some, self.device if gpus else None): some for some in together}
             while tasks:
                 (done, *_), _ = ray.wait(list(tasks))
                 yield from zip(tasks.pop(done), _answer(ray, done), strict=True)
 
     @contextmanager
     def connected(self) -> Iterator[None]:
+        """Connect for a while; a connection that already exists is used and left open."""
         try:
             import ray
         except ImportError:
             raise InputError("--ray needs Ray, which is not installed; run: pip install 'smidgen[ray]'") from None
-        with _connected(ray, self.address, self.workers):
+        if ray.is_initialized():
             yield
+            return
+        problem = "" if self.address == LOCAL else _try_to_connect(self.address)
+        if problem and self.address != "auto":
+            raise TargetError(
+                f"no Ray cluster answers at {self.address} ({problem}); give the address that ray start printed, or "
+                "auto"
+            )
+        at = LOCAL if problem else self.address
+        own = {"num_cpus": self.workers, "include_dashboard": False} if at == LOCAL else {}
+        try:
+            try:
+                ray.init(at, log_to_driver=False, logging_level=logging.ERROR, **own)
+            except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+                raise TargetError(f"Ray at {self.address} cannot be used: {_last_line(str(error))}") from None
+            yield
+        finally:
+            ray.shutdown()
 
     def _gpus(self, ray: Any) -> bool:
         """Return whether to use GPUs."""
@@ -161,13 +176,10 @@ class OnRay:
         return there and self.target != "host"
 
 
-def run_one(work: Work[Item, Result], items: Sequence[Item]) -> list[Result]:
-    """Run items on a core, as a task of Ray."""
-    return [work.run(item) for item in items]
-
-
-def run_together(work: Work[Item, Result], items: Sequence[Item], device: str) -> Sequence[Result]:
-    """Run a fleet on a GPU, as a task of Ray."""
+def run_task(work: Work[Item, Result], items: Sequence[Item], device: str | None) -> Sequence[Result]:
+    """Run items on a core, or together on a GPU, as a task of Ray."""
+    if device is None:
+        return [work.run(item) for item in items]
     _check_device(device)
     return work.run_fleet(items, device, 1, ignore)
 
@@ -194,29 +206,6 @@ def _answer(ray: Any, task: Any) -> Sequence[Any]:
 
 def _last_line(text: str) -> str:
     return (text.strip().splitlines() or ["no reason given"])[-1][:200]
-
-
-@contextmanager
-def _connected(ray: Any, address: str, workers: int) -> Iterator[None]:
-    """Connect for a while; a connection that already exists is used and left open."""
-    if ray.is_initialized():
-        yield
-        return
-    problem = "" if address == LOCAL else _try_to_connect(address)
-    if problem and address != "auto":
-        raise TargetError(
-            f"no Ray cluster answers at {address} ({problem}); give the address that ray start printed, or auto"
-        )
-    at = LOCAL if problem else address
-    own = {"num_cpus": workers, "include_dashboard": False} if at == LOCAL else {}
-    try:
-        try:
-            ray.init(at, log_to_driver=False, logging_level=logging.ERROR, **own)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise TargetError(f"Ray at {address} cannot be used: {_last_line(str(error))}") from None
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _try_to_connect(address: str) -> str:

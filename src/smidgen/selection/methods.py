@@ -1,4 +1,8 @@
-"""Methods of search: exact best-first search (A*), evolution as in the paper, and random candidates.
+"""The search for a scheme as a pure problem, and three methods: best-first (A*), evolution as in the paper, random.
+
+A candidate is a number of biases and, for each of their layers, one of its choices. Its gain is a sum. Its cost is the
+fixed bytes, the state of what learns, and an arena: from the first layer that learns to the last, each adds what it
+keeps, and the arena is the most that any of them needs beside what is kept by then.
 
 Best-first search decides layer by layer, from the first that learns to the last, and always follows the partial
 candidate that promises most. A promise is never too low: it is the lesser of two multiple-choice knapsacks over the
@@ -12,12 +16,96 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
+from smidgen.errors import SmidgenError
 from smidgen.ir import Array
 from smidgen.selection.found import Improvement
-from smidgen.selection.problem import UNIT, Candidate, Layer, Problem
+from smidgen.training.scheme import Scheme
+
+UNIT = 1 << 40  # gains are whole numbers of 1 / UNIT, so that a tie is a tie on every machine
+
+
+class SearchError(SmidgenError):
+    """There is no scheme to be found: the budget, the model or the contributions do not allow one."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way in which a layer's weights can learn."""
+
+    share: Fraction | None  # of its input channels; None: its weights are frozen
+    gain: int
+    state: int  # bytes
+    saved: int  # bytes of its input, kept from the forward pass on
+
+
+NOTHING = Choice(None, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer whose bias learns: the bytes that takes, and the choices for its weights, of which the first is none."""
+
+    choices: tuple[Choice, ...] = (NOTHING,)
+    state: int = 0  # its bias, and the exponents of the gradients on the way to it
+    kept: int = 0  # in the arena, from the forward pass until its gradient is computed
+    early: int = 0  # the least arena at some time before its saved input is done with, that input not counted
+    late: int = 0  # the least arena at some time at which its saved input may be gone
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A number of biases, and for each of their layers, first to last, the index of the choice taken."""
+
+    bits: int
+    biases: int
+    choices: tuple[int, ...]
+    gain: int
+    cost: int  # bytes
+    arena: int  # bytes, of the cost
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything to choose from, for one number of bits per weight."""
+
+    bits: int
+    layers: tuple[Layer, ...]  # by their numbers
+    bias_gains: tuple[int, ...]  # by how many biases learn, from 0 to the most that can
+    fixed: int = 0  # bytes that every candidate takes
+    head_arena: int = 0  # of the arena, at least, all that is kept on top
+    floors: tuple[int, ...] = ()  # of the arena, at least, by how many biases learn
+
+    def candidate(self, biases: int, choices: tuple[int, ...]) -> Candidate:
+        """Return a candidate with its gain and cost."""
+        taken = self.taken(choices)
+        gain = self.bias_gains[biases] + sum(choice.gain for _, choice in taken)
+        state = sum(layer.state + choice.state for layer, choice in taken)
+        kept, arena = 0, self.floor(biases)
+        for layer, choice in taken:
+            arena = max(arena, kept + layer.late, kept + choice.saved + layer.early)
+            kept += layer.kept + choice.saved
+        arena = max(arena, kept + self.head_arena)
+        return Candidate(self.bits, biases, choices, gain, self.fixed + state + arena, arena)
+
+    def taken(self, choices: tuple[int, ...]) -> list[tuple[Layer, Choice]]:
+        """Return the last layers, each with the choice taken."""
+        last = self.layers[len(self.layers) - len(choices) :]
+        return [(layer, layer.choices[choice]) for layer, choice in zip(last, choices, strict=True)]
+
+    def floor(self, biases: int) -> int:
+        return self.floors[biases] if self.floors else 0
+
+    def scheme(self, candidate: Candidate) -> Scheme:
+        """Return the scheme of a candidate."""
+        first = len(self.layers) - candidate.biases
+        shares = (choice.share for _, choice in self.taken(candidate.choices))
+        weights = tuple((first + i, share) for i, share in enumerate(shares) if share is not None)
+        return Scheme("searched", candidate.biases, weights, weight_bits=candidate.bits)
+
 
 CELLS = 1 << 14  # of a table of promises; costs are rounded down to a cell's bytes
 IMPOSSIBLE = -(1 << 62)
@@ -192,14 +280,19 @@ def draw_genes(problems: Sequence[Problem], rng: np.random.Generator) -> Genes:
 POPULATION = 100
 PARENTS = 25  # the best of a population, each of another depth; half of the children mutate one, half cross two
 FRESH = 5  # every fifth child is drawn at random, for variety
-FIRST = 0.2  # the share of all candidates that is drawn at random for the first population
+FIRST = 0.2  # of all candidates, usually
 CHANGED = 3  # layers that a mutation draws again, at most
 NEAR = 3  # biases by which a mutation moves the depth, at most
 OTHER_BITS = 0.1  # the share of mutations that change the bits of weights
 
 
-def evolve(problems: Sequence[Problem], budget: int, evaluations: int = EVALUATIONS, seed: int = 0) -> Trials:
-    """Evolve candidates from the head alone and random ones; those that do not fit leave no children."""
+def evolve(
+    problems: Sequence[Problem], budget: int, evaluations: int = EVALUATIONS, seed: int = 0, first: float = FIRST
+) -> Trials:
+    """Evolve candidates from the head alone and random ones; those that do not fit leave no children.
+
+    `first` is the share that is drawn at random for the first population: with 1.0 all are.
+    """
     rng, trials = np.random.default_rng(seed), Trials(problems, budget)
     population: dict[Candidate, Genes] = {}
 
@@ -209,7 +302,7 @@ def evolve(problems: Sequence[Problem], budget: int, evaluations: int = EVALUATI
             population.setdefault(candidate, genes)
 
     consider(head_alone(problems))
-    while trials.tried < FIRST * evaluations:
+    while trials.tried < first * evaluations:
         consider(draw_genes(problems, rng))
     while trials.tried < evaluations:
         population = {candidate: population[candidate] for candidate in _best(population)}
@@ -260,12 +353,3 @@ def _crossed(one: Genes, other: Genes, rng: np.random.Generator) -> Genes:
     from_one = rng.random(len(one.choices)) < 0.5
     choices = tuple(a if first else b for a, b, first in zip(one.choices, other.choices, from_one, strict=True))
     return Genes(one.problem, one.biases if rng.random() < 0.5 else other.biases, choices)
-
-
-def draw_lots(problems: Sequence[Problem], budget: int, evaluations: int = EVALUATIONS, seed: int = 0) -> Trials:
-    """Draw candidates at random, the head alone among them."""
-    rng, trials = np.random.default_rng(seed), Trials(problems, budget)
-    trials.evaluate(head_alone(problems))
-    while trials.tried < evaluations:
-        trials.evaluate(draw_genes(problems, rng))
-    return trials

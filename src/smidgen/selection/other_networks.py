@@ -16,7 +16,7 @@ from smidgen.memory.streaming import streams_input
 from smidgen.selection.choice import SURE, Row
 from smidgen.selection.judging import Recipe
 from smidgen.selection.ladder import climb
-from smidgen.selection.refinement import Planner
+from smidgen.selection.searching import Planner
 from smidgen.targets.device import Target
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme

@@ -14,9 +14,8 @@ from smidgen.pipeline import compile
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.found import Found
 from smidgen.selection.judging import Recipe
-from smidgen.selection.problem import SearchError
-from smidgen.selection.refinement import Planner
-from smidgen.selection.searching import Searcher
+from smidgen.selection.methods import SearchError
+from smidgen.selection.searching import Planner, Searcher
 from smidgen.targets.boards import KIB
 from smidgen.targets.device import Target
 from smidgen.targets.firmware import BoardTarget

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
-from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Literal
 
@@ -24,7 +20,8 @@ from smidgen.ops.loss import MeanLoss
 from smidgen.ops.losses import loss_of
 from smidgen.pipeline import Program
 from smidgen.selection.trials import hold_back
-from smidgen.targets.device import Device
+from smidgen.targets.device import Device, share_out
+from smidgen.threads import threads_for
 
 BATCH = 256  # samples, for which the paper gives its rates
 RATES = tuple(rate / BATCH for rate in (0.0016, 0.0063, 0.025, 0.1, 0.4, 1.0, 2.0, 4.0, 10.0, 25.0))
@@ -195,50 +192,45 @@ class _Trials:
         )
         self.on_progress, self.counting, self.done = on_progress, Lock(), 0
         self.total = len(RATES[USUAL]) * self.first + GO_ON * (self.second - self.first)
-        self.devices: SimpleQueue[Device] = SimpleQueue()
         self.rates = RATES + HIGHER if isinstance(loss_of(program.graph), MeanLoss) else RATES
 
     def run(self) -> tuple[RateTrial, ...]:
         """Run all trials; return them in ascending order of rates."""
-        with ExitStack() as open_devices:
-            cores = min(os.cpu_count() or 1, len(RATES[USUAL]))
-            for _ in range(cores):
-                self.devices.put(open_devices.enter_context(self.program.start()))
-            with ThreadPoolExecutor(cores) as pool:
-                begun = partial(self._go_on, until=self.first)
-                tried = {one.rate: one for one in pool.map(begun, map(_Trial, RATES[USUAL]))}
-                while (beyond := _beyond(tried, self.rates)) is not None:
-                    self.total += self.first
-                    tried[beyond] = begun(_Trial(beyond))
-                best = sorted((one for one in tried.values() if one.loss is not None), key=_Trial.order)[:GO_ON]
-                if self.second > self.first:
-                    tried |= {one.rate: one for one in pool.map(partial(self._go_on, until=self.second), best)}
+        with self.program.start() as device:
+            tried = self._go_on(device, [_Trial(rate) for rate in RATES[USUAL]], self.first)
+            while (beyond := _beyond(tried, self.rates)) is not None:
+                self.total += self.first
+                tried |= self._go_on(device, [_Trial(beyond)], self.first)
+            best = sorted((one for one in tried.values() if one.loss is not None), key=_Trial.order)[:GO_ON]
+            if self.second > self.first:
+                tried |= self._go_on(device, best, self.second)
         return tuple(RateTrial(rate, tried[rate].steps, tried[rate].loss) for rate in sorted(tried))
 
-    def _go_on(self, trial: _Trial, until: int) -> _Trial:
-        """Continue a trial to step `until`, on any free device."""
+    def _go_on(self, device: Device, trials: Sequence[_Trial], until: int) -> dict[float, _Trial]:
+        """Continue trials to step `until`, on the device and its twins."""
+        threads = threads_for(len(trials), fewest=1)
+        with closing(share_out(device, lambda one, trial: self._try(one, trial, until), trials, threads)) as done:
+            return {one.rate: one for one in done}
+
+    def _try(self, device: Device, trial: _Trial, until: int) -> _Trial:
         course, losses = replace(self.course, learning_rate=trial.rate), list(trial.losses)
         pace = self.steps / self.second if self.short else 1
-        device = self.devices.get()
-        try:
-            device.restore(trial.state or {v.name: array for v, array in self.program.graph.state.items()})
-            for step in range(trial.steps, until):
-                if not self.short and step >= self.images:
-                    losses.append(self._judge(device, *self.held[step % len(self.held)]))
-                loss = device.train(*self.shown[step], course.rate(0, int(step * pace), self.images))
-                if not self.short and step < self.images:
-                    losses.append(loss)
-                self._count()
-                if not math.isfinite(loss):
-                    return replace(trial, steps=step + 1, loss=None)
-            if self.short:
-                losses = [self._judge(device, *one) for one in self.held]
-            later = losses if self.short else losses[until // 2 :]
-            mean, state = math.fsum(later) / len(later), device.state()
-            sound = math.isfinite(mean) and not_finite(state) is None
-            return _Trial(trial.rate, until, mean if sound else None, tuple(losses), state)
-        finally:
-            self.devices.put(device)
+        device.restore(trial.state or {v.name: array for v, array in self.program.graph.state.items()})
+        for step in range(trial.steps, until):
+            if not self.short and step >= self.images:
+                losses.append(self._judge(device, *self.held[step % len(self.held)]))
+            loss = device.train(*self.shown[step], course.rate(0, int(step * pace), self.images))
+            if not self.short and step < self.images:
+                losses.append(loss)
+            self._count()
+            if not math.isfinite(loss):
+                return replace(trial, steps=step + 1, loss=None)
+        if self.short:
+            losses = [self._judge(device, *one) for one in self.held]
+        later = losses if self.short else losses[until // 2 :]
+        mean, state = math.fsum(later) / len(later), device.state()
+        sound = math.isfinite(mean) and not_finite(state) is None
+        return _Trial(trial.rate, until, mean if sound else None, tuple(losses), state)
 
     def _judge(self, device: Device, image: Array, label: int | Array | None) -> float:
         """Return the loss of an image, from which the device does not learn."""

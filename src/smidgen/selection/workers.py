@@ -64,7 +64,7 @@ class _Crew:
     def ask(self, item: Any) -> Any:
         """Return a process's answer; one that dies over it is replaced."""
         for _ in range(TRIES):
-            process = self.free.pop() if self.free else self.start()
+            process = self.take()
             assert process.stdin
             assert process.stdout
             try:
@@ -86,7 +86,10 @@ class _Crew:
             f"{TRIES} worker processes ended at the same run, the last {how}; if memory ran out, use fewer workers"
         )
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def take(self) -> subprocess.Popen[bytes]:
+        """Return a process that is free, or another."""
+        with suppress(IndexError):
+            return self.free.pop()
         if self.ended:
             raise CancelledError
         process = subprocess.Popen(
@@ -96,6 +99,8 @@ class _Crew:
             stdout=subprocess.PIPE,
         )
         self.started.append(process)
+        if self.ended:  # meanwhile
+            process.kill()
         return process
 
     def kill(self) -> None:
@@ -107,12 +112,12 @@ class _Crew:
 def serve(shared: int) -> None:
     """Take items and answer, in a worker process, until nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted at the keyboard ends its workers itself
-    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what a run may print is no answer
+    with os.fdopen(0, "rb") as asked, os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a run may print is no answer
         function, common = _read_shared(shared)
         with suppress(EOFError, OSError):
             while True:
-                item = pickle.load(sys.stdin.buffer)
+                item = pickle.load(asked)
                 try:
                     answer = True, function(common, item)
                 except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,31 +15,15 @@ from smidgen.memory import Plan
 from smidgen.ops.losses import check_softmax
 from smidgen.simulation.courses import check_device
 from smidgen.simulation.running import Simulation
-from smidgen.targets.device import Device, Target, check_step
+from smidgen.targets.device import Device, check_step
 from smidgen.targets.host import Host
 
 
 @dataclass(frozen=True)
-class Simulator(Target):
+class Simulator(Host):
     """Programs are compiled as for the host, whose C is what a written project holds, and run in PyTorch."""
 
     name: str = "cuda"
-    host: Host = field(default_factory=Host)
-
-    @property
-    def frugal(self) -> bool:
-        return self.host.frugal
-
-    @property
-    def overhead(self) -> int:
-        return self.host.overhead
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        return self.host.folders
-
-    def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
-        return self.host.project(graph, sources, fields)
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         check_device(self.name)
@@ -47,7 +31,7 @@ class Simulator(Target):
             raise TargetError(f"{graph.name} does not learn, and {self.name} runs programs that do; give it a scheme")
         check_softmax(graph, self.name)
 
-    def start(self, graph: Graph, sources: Sources) -> SimulatedDevice:
+    def start(self, graph: Graph, sources: Sources) -> SimulatedDevice:  # type: ignore[override]
         return SimulatedDevice(graph, self.name)
 
 

@@ -36,20 +36,12 @@ class FleetValue:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """A tensor that learns, as one device has it: which of its graph's states it is, and of which channels."""
-
-    state: Value
-    channels: Channels | None  # None: all of them
-
-
-@dataclass(frozen=True, eq=False)
 class Parameter:
-    """A weight or bias, of the same layer on all devices; `held` says on which it learns."""
+    """A weight or bias, of the same layer on all devices; `held` gives the channels that learn, None where all do."""
 
     value: FleetValue
     whole: Mapping[int, Array]  # by graph: as it starts, frozen channels included
-    held: Mapping[int, Held]  # by graph
+    held: Mapping[int, Channels | None]  # by graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +105,7 @@ class _Merger:
         self.nodes: dict[object, FleetNode] = {}
         self.steps: dict[object, FleetStep] = {}
         self.wholes: dict[Key, dict[int, Array]] = {}
-        self.held: dict[Key, dict[int, Held]] = {}
+        self.held: dict[Key, dict[int, Channels | None]] = {}
         self.masked: dict[FleetValue, tuple[FleetValue, Node]] = {}
         self.slots: list[dict[int, int]] = []
         self.ends: list[tuple[FleetValue, FleetValue]] = []  # logits and loss of each graph
@@ -153,11 +145,11 @@ class _Merger:
         for value in learns - overlays.keys():
             self._tensor(one, value, one.graph.state[value])
             one.keys[value] = (value.name, value.type)
-            self.held.setdefault((value.name, value.type), {})[one.number] = Held(value, None)
+            self.held.setdefault((value.name, value.type), {})[one.number] = None
         for value, node in overlays.items():
             assert isinstance(node.op, Overlay)
             one.keys[value] = (node.ins[0].name, node.ins[0].type)
-            self.held.setdefault(one.keys[value], {})[one.number] = Held(value, node.op.channels)
+            self.held.setdefault(one.keys[value], {})[one.number] = node.op.channels
 
     def _tensor(self, one: _OneGraph, value: Value, data: Array) -> None:
         key = (value.name, value.type)
@@ -207,7 +199,7 @@ class _Merger:
         learns = parts.states[: 2 if isinstance(op, DenseStep) else 1]
         keys = tuple(one.keys[v] for v in learns)
         gradient, read = _sums(node, op, parts.sources, one.produced)
-        if self.held[keys[0]][one.number].channels is not None:
+        if self.held[keys[0]][one.number] is not None:
             read = tuple(_ungathered(v, one.produced) for v in read)
         sources = tuple(one.values[v] for v in read)
         alike = op if isinstance(op, DenseStep) else replace(op, slot=0, stream=0, factors=(1.0,))

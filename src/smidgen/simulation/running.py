@@ -14,7 +14,7 @@ from smidgen.ops.state import LearnedBias
 from smidgen.ops.update import DenseStep
 from smidgen.ops.weighted import Weighted
 from smidgen.simulation.backward import BACKWARD, from_float, sums_by_reference
-from smidgen.simulation.fleet import Fleet, FleetNode, FleetStep, FleetValue, Parameter, Slotted, merge
+from smidgen.simulation.fleet import Fleet, FleetNode, FleetStep, FleetValue, Slotted, merge
 from smidgen.simulation.forward import FORWARD, by_reference
 from smidgen.simulation.layout import Setting, as_weights, in_parts, setting, to_lanes, unflatten, zero_of
 from smidgen.simulation.steps import HeadStep, IntegerStep
@@ -71,21 +71,11 @@ class Simulation:
         for value, data in self.merged.constants.items():
             self.constants[value] = self._laid(value, data, value in weights, ranks).to(self.s.device)
         for value, parameter in self.merged.parameters.items():
-            arrays = (self._start(parameter, d) for d in range(self.s.devices))
+            # As they are before any step; nothing reads the lane of a device without such a tensor.
+            some = next(iter(parameter.whole.values()))
+            arrays = (parameter.whole.get(d, some) for d in range(self.s.devices))
             lanes = torch.cat([self._laid(value, a, value in weights, ranks) for a in arrays])
             self.parameters[value] = lanes.to(self.s.device)
-
-    def _start(self, parameter: Parameter, device: int) -> Array:
-        """A tensor as a device starts with it: frozen, or with what it has learned in its channels."""
-        whole = parameter.whole.get(device)
-        if whole is None:  # this device's graph has no such tensor, and nothing reads its lane
-            return next(iter(parameter.whole.values()))
-        held = parameter.held.get(device)
-        if held is None or held.channels is None:
-            return whole
-        started = whole.copy()
-        started[..., list(held.channels)] = self.merged.graphs[device].state[held.state]
-        return started
 
     @staticmethod
     def _laid(value: FleetValue, data: Array, weight: bool, ranks: Mapping[FleetValue, int]) -> Tensor:

@@ -13,7 +13,7 @@ from smidgen.ops.dense import DenseGradWeight
 from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
 from smidgen.ops.rules import LIMITS, STEP_LIMIT
 from smidgen.ops.state import MOST_DIFFERENCE, units
-from smidgen.ops.update import BUFFER_BITS, BiasStep, DenseStep, Step, WeightStep, initial_fraction, pack, unpack
+from smidgen.ops.update import BUFFER_BITS, BiasStep, DenseStep, Step, WeightStep, pack, unpack
 from smidgen.simulation import sums
 from smidgen.simulation.fleet import Fleet, FleetStep
 from smidgen.simulation.forward import INPUT_MOST
@@ -40,7 +40,7 @@ class IntegerStep:
         self.is_weight = isinstance(op, WeightStep)
         self.fraction_bits = op.bits - 8 if isinstance(op, WeightStep) else 0
         (parameter,) = step.parameters
-        self.held = {d: parameter.held[d].channels for d in step.ops}
+        self.held = {d: parameter.held[d] for d in step.ops}
         self.union = self._union()
         self.places = None if self.union is None else s.whole(self.union)
         self.sums = _summed(step.gradient, self.union, s)
@@ -62,16 +62,7 @@ class IntegerStep:
             self.limit, self.down = s.whole(LIMITS[dtype]), s.whole(self.unit_bits - self.fraction_bits)
             self.decay = s.whole(op.rule.params("int8")["rule.decay"])
         for device in step.ops:
-            state = fleet.graphs[device].state
-            if not self._is_fresh([state[v] for v in step.states[device]]):
-                self.restore(device, {v.name: state[v] for v in step.states[device]})
-
-    def _is_fresh(self, states: list[Array]) -> bool:
-        """Return whether the extra state of the weight is as before any step."""
-        fresh = True
-        if self.fraction_bits:
-            fresh = np.array_equal(states[1], initial_fraction(states[0].size, self.fraction_bits))
-        return fresh and (self.buffer is None or not states[-1].any())
+            self.restore(device, {v.name: array for v, array in fleet.graphs[device].state.items()})
 
     def _own(self, device: int) -> Step | None:
         op = self.step.ops.get(device)
@@ -264,9 +255,8 @@ class HeadStep:
         self.active = None if all(learns) else torch.tensor(learns, device=s.device)
         self.buffers = tuple(torch.zeros_like(w) for w in weights) if self.op.rule.buffered else ()
         self.decay = float(np.float32(self.op.rule.decay))
-        for device in step.ops if self.buffers else ():
-            state = fleet.graphs[device].state
-            self.restore(device, {v.name: state[v] for v in step.states[device]})
+        for device in step.ops:
+            self.restore(device, {v.name: array for v, array in fleet.graphs[device].state.items()})
 
     def streams(self) -> list[tuple[int, int]]:
         return [(0, 0)] * self.s.devices

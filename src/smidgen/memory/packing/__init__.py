@@ -35,16 +35,6 @@ class Packing:
     method: str  # "skyline", "search", or "climb" where there are too many items for the search
     decisions: int = 0  # that the method made after the heuristics
 
-    @property
-    def optimal(self) -> bool:
-        """Return whether no packing can have a lower peak."""
-        return self.peak == self.lower_bound
-
-    @property
-    def gap(self) -> float:
-        """Return how far the peak lies above the bound, as a part of the bound."""
-        return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0
-
 
 def pack(
     items: Iterable[Item], decisions: int = DECISIONS, capacity: int | None = None, seed: int = 0,
