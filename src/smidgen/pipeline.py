@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import PlannedSchedule
 from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, parse_size
-from smidgen.targets.device import Device, Target
+from smidgen.targets.device import Device, Target, state_block
 from smidgen.training import Options, Training, build_training, passes
 from smidgen.training.head import ending_of
 from smidgen.training.one_pass import with_one_pass
@@ -73,7 +73,7 @@ def compile(
         _afford(best, sources, most, where.working)
         where.check(best.graph, best.plan, sources)
         kept = None if room is None else _replay(best, room)
-        return Program(best.graph, where, best.schedule, best.plan, sources, training, kept)
+        return Program(best.graph, where, best.schedule, best.plan, sources, training, kept, phases)
 
     return _with_room(model, options, attempt) if options and one_pass and most else attempt(options)
 
@@ -222,6 +222,7 @@ class Program:
     sources: Sources
     training: Training | None = None
     replay: Replay | None = None
+    phases: Phases | None = None  # of one that also learns in one pass
 
     @property
     def memory(self) -> Memory:
@@ -232,6 +233,17 @@ class Program:
     def start(self) -> Device:
         """Build the program and start it on its target."""
         return self.target.start(self.graph, self.sources)
+
+    def beginning_with(self, state: Mapping[str, Array]) -> Program:
+        """Return the same program that begins with a state, as `learn` and devices give it: it lies in flash."""
+        given = state_block(self.graph, state)
+        sources = codegen.generate(
+            self.graph, self.plan, self.sources.prefix, self.schedule,
+            folders=self.target.folders, phases=self.phases, learned=given,
+        )  # fmt: skip
+        sources = replace(sources, replay_bytes=self.sources.replay_bytes)
+        self.target.check(self.graph, self.plan, sources)
+        return replace(self, sources=sources)
 
     def files(self) -> dict[str, str]:
         """Return a project that builds by `make` or CMake, by path: model, kernels it uses, what its board needs."""

@@ -62,16 +62,17 @@ class Sources:
 
 def generate(
     graph: Graph, plan: Plan, prefix: str = "model", schedule: Schedule = WHOLE, *,
-    folders: tuple[str, ...] = PORTABLE, phases: Phases | None = None,
+    folders: tuple[str, ...] = PORTABLE, phases: Phases | None = None, learned: bytes = b"",
 ) -> Sources:  # fmt: skip
     """Return the C of a graph whose tensors lie where the plan says.
 
     A graph with roles is a training step: its nodes up to the first that reads the label are what a prediction
     runs. Kernels come from `folders` of the runtime. `phases` are the plans of one that also learns in one pass.
+    `learned`, where given, is the block of state that the program begins with.
     """
     check_prefix(prefix)
     check_kernels(graph)
-    writer = Writer(graph, plan, prefix, schedule, phases)
+    writer = Writer(graph, plan, prefix, schedule, phases, learned)
     return Sources(
         prefix=prefix, files=writer.files(),
         runtime=runtime_files(_symbols(graph, writer.nodes) | set(SYMBOLS if writer.audio else ()), folders),

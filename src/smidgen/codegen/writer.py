@@ -49,9 +49,12 @@ def order_table(group: Group) -> Array:
 class Writer:
     """Names every value once, then writes the four files."""
 
-    def __init__(self, graph: Graph, plan: Plan, prefix: str, schedule: Schedule, phases: Phases | None = None) -> None:
+    def __init__(
+        self, graph: Graph, plan: Plan, prefix: str, schedule: Schedule, phases: Phases | None = None,
+        learned: bytes = b"",
+    ) -> None:  # fmt: skip
         whole = joined(graph, plan, schedule, phases)
-        self.graph, self.prefix, self.schedule = graph, prefix, whole.schedule
+        self.graph, self.prefix, self.schedule, self.learned = graph, prefix, whole.schedule, learned
         self.nodes, self.constants, self.arena_bytes = whole.nodes, whole.constants, whole.arena_bytes
         self.forward, self.frozen = graph.prediction_end, whole.frozen
         self.offsets, self.scratch = whole.plan.values(), whole.plan.scratch()
@@ -125,6 +128,8 @@ class Writer:
                         yield name, item
         for group in self.schedule.groups:
             yield self._order(group), order_table(group)
+        if self.learned:
+            yield f"{self.prefix}_learned", np.frombuffer(self.learned, np.uint8)
         if self.audio is not None:
             yield from self.audio.tables.items()
 
@@ -159,7 +164,7 @@ class Writer:
         roles, prefix = {"INPUT": self.graph.inputs, "OUTPUT": self.graph.outputs}, self.prefix.upper()
         return {
             "arena_bytes": max(self.arena_bytes, 1), "constant_bytes": self.constant_bytes,
-            "state_bytes": state_bytes(self.graph),
+            "state_bytes": state_bytes(self.graph), "learned": bool(self.learned),
             "pixels": pixel_rule(pixel_encoding(self.graph)),
             "predicts": predicts(self.graph),
             "classes": self.graph.classes, "class_texts": ",\n    ".join(map(text_literal, self.graph.classes)),

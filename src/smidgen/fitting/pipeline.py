@@ -26,6 +26,7 @@ from smidgen.fitting.report import make_report
 from smidgen.fitting.stages import (
     CHOICE,
     CONTRIBUTIONS,
+    LEARNED,
     MODEL,
     PROFILE,
     PROJECT,
@@ -200,8 +201,9 @@ class _Fit:
         made = self._from(MODEL, CHOICE, wish.target, work.options, self.data)
         board = self._run("board", (PROFILE,), made, Profile, work.make_board, say_board)
         course = self._from(MODEL, CHOICE, work.options, self._course, self.data)
-        learned = self._run("learned", work.learned_files, course, LearnedHere, lambda: work.make_learned(choice))
-        self._run("project", (PROJECT,), made, Written, work.make_project)
+        files = (*work.models, LEARNED)
+        learned = self._run("learned", files, course, LearnedHere, lambda: work.make_learned(choice))
+        self._run("project", (PROJECT,), (*made, self.ledger.digest(LEARNED)), Written, work.make_project)
         fitted = Fitted(str(self.folder), wish.budget, model, found, choice, learned, board, tuple(self.done))
         shown = (*made, model, found, choice, learned, board)
         self._run("report", (REPORT,), shown, Written, lambda: make_report(work, fitted, more))

@@ -102,5 +102,5 @@ def _stages(fitted: Fitted) -> Facts:
 def _reproduce(stages: Stages, fitted: Fitted) -> Section:
     course = replace(stages.wish.course, learning_rate=fitted.choice.learning_rate)
     settings = (*course_facts(course), ("Compiler", fitted.board.compiler))
-    files = [stages.folder / name for name in (SCHEME, *stages.learned_files)]
+    files = [stages.folder / name for name in (SCHEME, *stages.models)]
     return reproduce_section(stages.wish.command, stages.source, stages.data, settings, files)

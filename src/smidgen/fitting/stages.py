@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Literal
 
 from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.data.files import write_whole
-from smidgen.errors import InputError
+from smidgen.errors import InputError, TargetError
 from smidgen.fitting.fitted import ContributionsMade, LearnedHere, ModelMade, Written
 from smidgen.fitting.ledger import digest_of
 from smidgen.frontends import exchange_suffix, export_model
@@ -42,6 +42,7 @@ from smidgen.selection.trials import agenda, hold_back
 from smidgen.targets import find, find_board
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
+from smidgen.targets.saved import read_saved, write_saved
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
 
@@ -53,9 +54,10 @@ COMPARED = 3  # steps of the board that numpy takes too
 MODEL, CONTRIBUTIONS, SCHEME, CHOICE = "model.smg", "contributions.json", "scheme.json", "choice.json"
 RUNS = "choice.json.part"  # runs that are done while candidates are judged
 NO_ROOM = (
-    "the budget has no room for the sums that one pass needs on the board: it is done on this machine; learned.smg has "
-    "its head, and the program in project begins with a new one"
+    "the budget has no room for the sums that one pass needs on the board: it is done on this machine, and the program "
+    "in project begins with the head that it made"
 )
+LEARNED = "learned.state"  # what was learned, as the board's program saves and loads it
 CHECKPOINT, PROFILE, PROJECT, REPORT = "checkpoint.ckpt", "profile.json", "project", "report.html"
 
 
@@ -248,10 +250,16 @@ class Stages:
         learned = learn(
             program, self.data, course, checkpoint=self.folder / CHECKPOINT, resume=resume, on_progress=self._learning
         )
-        for name in self.learned_files:
+        for name in self.models:
             export_model(learned.model, self.folder / name)
+        write_saved(self.there.graph, self._on_board(learned.state), self.folder / LEARNED)
         counts, once = (len(self.data.train), len(self.data.test)), choice.candidate.start == "one pass"
         return LearnedHere(learned.first, learned.last, once, learned.record, *counts, learned.warnings)
+
+    def _on_board(self, state: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Return what was learned as the board's program has it, which may have no one pass: without the sums."""
+        graph = self.there.graph
+        return state if graph.one_pass else {v.name: state.get(v.name, first) for v, first in graph.state.items()}
 
     def make_board(self) -> Profile:
         self.show(f"measuring a step on the emulated {self.wish.target}", 0, 0)
@@ -260,9 +268,16 @@ class Stages:
         return found
 
     def make_project(self) -> Written:
-        folder = self.folder / PROJECT
-        self.there.write(folder, force=True)
-        return Written(sum(1 for _ in folder.iterdir()), "files: C sources, header, example and how to build it")
+        """Write firmware that begins with what was learned, where the flash has room for that."""
+        folder, begins = self.folder / PROJECT, f"; it begins with the model: load {LEARNED} into it"
+        program, board = self.there, find_board(self.wish.target)
+        with suppress(TargetError):
+            learned = program.beginning_with(read_saved(program.graph, self.folder / LEARNED))
+            board.build(learned.graph, learned.sources)
+            program, begins = learned, "; it begins with what was learned"
+        program.write(folder, force=True)
+        what = f"files: C sources, header, example and how to build it{begins}"
+        return Written(sum(1 for _ in folder.iterdir()), what)
 
     def _keep(self, name: str, result: object) -> None:
         """Write a stage's result to its file."""
@@ -278,7 +293,8 @@ class Stages:
         )  # fmt: skip
 
     @cached_property
-    def learned_files(self) -> tuple[str, ...]:
+    def models(self) -> tuple[str, ...]:
+        """The files of the model that was learned."""
         return ("learned.smg", f"learned{exchange_suffix(self.graph)}")
 
     @cached_property

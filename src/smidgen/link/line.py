@@ -31,12 +31,11 @@ from smidgen.link.frames import (
     request_frame,
 )
 from smidgen.ops.rules import check_rate
+from smidgen.targets.saved import HEAD, LARGEST, split_saved
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
 STATISTICS = struct.Struct("<6I2f")
-FILE = struct.Struct("<IIII")  # the fingerprint's first 64 bits, bytes of state, Adler-32; the state follows
-LARGEST_FILE = 1 << 28  # bytes
 CODE, LOSS = struct.Struct("<i"), struct.Struct("<f")  # what a function of the board's gave, or a class; a loss
 WAYS_OUT = {
     Command.SAVE: "it has nowhere to keep what it learned, or that is full or worn; write it to a file, with save -o",
@@ -274,7 +273,7 @@ def save_file(line: Line, path: Path) -> Hello:
         raise LinkError(f"{line.stream.name} restarts again and again; check its power")
     if zlib.crc32(state) != hello.state_sum:
         raise LinkError(f"{line.stream.name} learned while its state was read; let it rest, and save again")
-    write_whole(path, FILE.pack(*_words(hello), hello.state_bytes, zlib.adler32(state)) + state)
+    write_whole(path, HEAD.pack(*_words(hello), hello.state_bytes, zlib.adler32(state)) + state)
     return hello
 
 
@@ -283,17 +282,12 @@ def load_file(line: Line, path: Path) -> tuple[Hello, BoardFailed | None]:
 
     InputError where the file is damaged or another program's, and all is as it was.
     """
-    data, hello = read_whole(path, LARGEST_FILE), _learner(line)
-    if len(data) < FILE.size:
-        raise InputError(f"{path} has {len(data)} bytes and is not what a program saved")
-    high, low, size, expected = FILE.unpack_from(data)
-    state = data[FILE.size :]
-    if (high, low) != _words(hello):
+    data, hello = read_whole(path, LARGEST), _learner(line)
+    (high, low), state = split_saved(data, path)
+    if (high, low) != _words(hello) or len(state) != hello.state_bytes:
         raise InputError(
             f"{path} was saved by another program, {high:08x}{low:08x}; {line.stream.name} runs {hello.fingerprint}"
         )
-    if len(state) != size or size != hello.state_bytes or zlib.adler32(state) != expected:
-        raise InputError(f"{path} is cut short or damaged: it is not what a program saved")
     line.write_state(state)
     try:
         line.ask(Command.SAVE)
