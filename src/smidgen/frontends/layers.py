@@ -221,7 +221,8 @@ class Layers(Channels):
         return y if keep else self.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
     def repeat(self, x: FileTensor, times: Sequence[int]) -> FileTensor:
-        """Repeat a tensor so many times along each dimension."""
+        """Repeat a tensor so many times along each dimension; those that it lacks come first."""
+        x = self.reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape)
         return self.take(x, {i: list(range(x.shape[i])) * n for i, n in enumerate(times) if n != 1})
 
     def bilinear(self, x: FileTensor, size: Shape, align_corners: bool, half_pixel: bool) -> FileTensor:
@@ -241,7 +242,7 @@ class Layers(Channels):
 
     def concat(self, xs: Sequence[Operand], axis: int) -> FileTensor:
         """Concatenate along a dimension."""
-        refuse(not xs, "it joins nothing; export the model again")
+        refuse(not xs, "it joins nothing")
         tensors = [x if isinstance(x, FileTensor) else self.real(x) for x in xs]
         if self.q is not None and all(t.value.type.dtype == "int8" for t in tensors):
             tensors = [self.quantized(t, self.q) for t in tensors]

@@ -6,7 +6,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, Type, Value, verify
-from smidgen.ir.rewriting import producers, prune, rewrite, uses
+from smidgen.ir.rewriting import fuse, producers, prune, rewrite, uses
 from smidgen.ops.fusion import fuse_activations, keep_last_states, merge_pads
 from smidgen.ops.weighted import Weighted
 
@@ -169,17 +169,12 @@ def sink_functions(graph: Graph) -> Graph:
 
 def flatten_means(graph: Graph) -> Graph:
     """Let a mean whose only reader flattens it return a flat vector."""
-    made_by, used = producers(graph), uses(graph)
 
-    def rule(g: Builder, node: Node) -> Node | None:
-        mean = made_by.get(node.ins[0])
-        if not isinstance(node.op, ops.Reshape) or mean is None or mean.op != ops.Mean(keep_dims=True):
-            return None
-        if used[mean.out] != 1 or node.op.shape != (1, mean.out.type.shape[3]):
-            return None
-        return Node(ops.Mean(), mean.ins, node.outs)
+    def join(mean: Node, node: Node) -> Node | None:
+        flat = mean.op == ops.Mean(keep_dims=True) and node.op == ops.Reshape((1, mean.out.type.shape[-1]))
+        return Node(ops.Mean(), mean.ins, node.outs) if flat else None
 
-    return prune(rewrite(graph, rule))
+    return fuse(graph, join)
 
 
 def crop_parts(graph: Graph) -> Graph:

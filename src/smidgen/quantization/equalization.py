@@ -13,8 +13,7 @@ import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.rewriting import readers
-from smidgen.ops.elementwise import Activate, Mul
-from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops import Activate, AvgPool, MaxPool, Mean, Mul
 from smidgen.ops.weighted import Weighted, weighted
 from smidgen.quantization.batch import Passes
 
@@ -72,19 +71,15 @@ def _layers_after(graph: Graph, read_by: Mapping[Value, tuple[Node, ...]], value
         for node in read_by.get(at, ()):
             if isinstance(node.op, Weighted) and at not in node.ins[1:]:
                 found.append(node)
-            elif _passes_factors(node) and sum(v in reached for v in node.ins) == 1:  # not a product with itself
-                reached.append(node.out)
-            else:
+                continue
+            # A positive factor on a channel of one input becomes the same factor on the output's channel.
+            alike = len({v.type.shape[-1:] for v in (*node.ins, *node.outs)}) == 1
+            passes = isinstance(node.op, Mean | Activate | Mul | AvgPool | MaxPool)
+            passes = passes and getattr(node.op, "activation", "none") in HOMOGENEOUS
+            if not alike or not passes or sum(v in reached for v in node.ins) != 1:  # not a product with itself
                 return ()
+            reached.append(node.out)
     return () if any(weighted(node).groups > 1 for node in found) else tuple(found)
-
-
-def _passes_factors(node: Node) -> bool:
-    """Return whether a positive factor on a channel of one input becomes the same factor on the output's channel."""
-    op = node.op
-    if len({v.type.shape[-1:] for v in (*node.ins, *node.outs)}) > 1:
-        return False
-    return isinstance(op, Mean) or (isinstance(op, Activate | Mul | AvgPool | MaxPool) and op.activation in HOMOGENEOUS)
 
 
 def _channel_maxima(graph: Graph, samples: Array, wanted: set[Value], passes: Passes) -> dict[Value, Array]:
@@ -106,15 +101,12 @@ def _factor(after: tuple[Node, ...], constants: dict[Value, Array], largest: Arr
     if not mixing:
         wanted = largest / (largest.max() or 1.0)
     else:
-        weights = np.max([_input_weights(constants[node.ins[1]]) for node in mixing], axis=0)
+        # The largest weight on each channel that a layer reads, as a share of the largest on any.
+        held = [np.abs(constants[node.ins[1]]) for node in mixing]
+        most = [weights.max(axis=tuple(range(weights.ndim - 1))) for weights in held]
+        weights = np.max([part / (part.max() or 1.0) for part in most], axis=0)
         wanted = np.sqrt(largest / np.where(weights > 0, weights, 1))
         wanted = np.where(weights > 0, wanted, 0)
         wanted /= np.median(wanted[wanted > 0]) if (wanted > 0).any() else 1.0
     half = np.sqrt(np.where(wanted > 0, wanted, 1.0))
     return np.asarray(np.clip(half, 1 / LARGEST_FACTOR, LARGEST_FACTOR), np.float32)
-
-
-def _input_weights(weights: Array) -> Array:
-    """Return the largest weight on each channel that a layer reads, as a share of the largest on any."""
-    most: Array = np.abs(weights).max(axis=tuple(range(weights.ndim - 1)))
-    return most / (most.max() or 1.0)

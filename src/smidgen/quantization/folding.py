@@ -7,11 +7,8 @@ import numpy as np
 
 from smidgen.ir import Array, Builder, Graph, Node, Op, Value
 from smidgen.ir.rewriting import producers, readers, rewrite, uses
-from smidgen.ops.conv import Depthwise
-from smidgen.ops.elementwise import Activate, Add, Mul
+from smidgen.ops import Activate, Add, BatchNorm, Concat, Depthwise, Mul, Pad, Reshape, Transpose
 from smidgen.ops.fusion import fuse_activations, merge_pads
-from smidgen.ops.normalize import BatchNorm
-from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
 from smidgen.ops.weighted import Weighted, Windowed, weighted
 
 
@@ -100,36 +97,28 @@ def affine(graph: Graph, node: Node) -> Affine | None:
 
 
 def fold_back(graph: Graph) -> Graph:
-    """Fold affine maps into the convolution, depthwise or dense layer before them."""
-    pairs = _joined(graph, lambda before, node: affine(graph, node) is not None)
+    """Fold affine maps into the convolution, depthwise or dense layer before them, where nothing else reads that."""
+    used, made_by = uses(graph), producers(graph)
+    pairs: dict[Value, tuple[Node, Affine]] = {}
+    for node in graph.nodes:
+        before, found = made_by.get(node.ins[0]), affine(graph, node)
+        if before is None or found is None or used[node.ins[0]] != 1 or not isinstance(before.op, Weighted):
+            continue
+        if before.op.activation == "none" and _weights(graph, before) is not None:
+            pairs[node.outs[0]] = before, found
 
     def rule(g: Builder, node: Node) -> Node | None:
-        if (before := pairs.get(node.outs[0])) is None:
+        if node.outs[0] not in pairs:
             return None
-        found, held = affine(graph, node), _weights(graph, before)
-        assert found is not None
+        before, found = pairs[node.outs[0]]
+        held, scale = _weights(graph, before), found.scale.astype(np.float64)
         assert held is not None
         w, b = held
-        scale = found.scale.astype(np.float64)
-        along = weighted(before).along_outputs(scale, w)
         op = replace(before.op, activation=found.activation)  # type: ignore[call-arg]
-        return _layer(g, op, before.ins[0], w * along, b * scale + found.shift, before.outs)
+        changed = w * weighted(before).along_outputs(scale, w), b * scale + found.shift
+        return _layer(g, op, before.ins[0], *changed, before.outs)
 
-    return rewrite(graph, rule, set(pairs.values()))
-
-
-def _joined(graph: Graph, fits: Callable[[Node, Node], bool]) -> dict[Value, Node]:
-    """Return the linear layer that a node can join, by the node's output: the layer before it, with no other reader."""
-    used, made_by = uses(graph), producers(graph)
-    found = {}
-    for node in graph.nodes:
-        before = made_by.get(node.ins[0])
-        if before is None or used[node.ins[0]] != 1 or not isinstance(before.op, Weighted):
-            continue
-        if before.op.activation == "none" and _weights(graph, before) is not None and fits(before, node):
-            found[node.outs[0]] = before
-            made_by.pop(node.outs[0], None)  # one map at a time: the next joins in the next round
-    return found
+    return rewrite(graph, rule, {before for before, _ in pairs.values()})
 
 
 def _weights(graph: Graph, node: Node) -> tuple[Array, Array] | None:
@@ -151,10 +140,11 @@ def fold_forward(graph: Graph) -> Graph:
     def rule(g: Builder, node: Node) -> Node | None:
         if node.ins[0] not in gone or not isinstance(node.op, Weighted):
             return None
-        found, held = maps[node.ins[0]], _weights(graph, node)
+        found, held, op = maps[node.ins[0]], _weights(graph, node), node.op
         assert held is not None
         w, b = held
-        return _layer(g, node.op, found.x, *_after(node, found, w, b), node.outs)
+        scale, shift = (op.along_inputs(numbers.astype(np.float64), w) for numbers in (found.scale, found.shift))
+        return _layer(g, op, found.x, w * scale, b + op.sum_outputs(w * shift), node.outs)
 
     return rewrite(graph, rule, {node for node in graph.nodes if node.outs[0] in gone})
 
@@ -164,13 +154,6 @@ def _takes(graph: Graph, node: Node, value: Value, found: Affine) -> bool:
     if not isinstance(op, Weighted) or value in node.ins[1:] or _weights(graph, node) is None:
         return False
     return not any(op.pad) or not np.any(found.shift)
-
-
-def _after(node: Node, found: Affine, w: Array, b: Array) -> tuple[Array, Array]:
-    """Return weights and bias of a layer that reads x instead of x · scale + shift."""
-    op = weighted(node)
-    scale, shift = (op.along_inputs(numbers.astype(np.float64), w) for numbers in (found.scale, found.shift))
-    return w * scale, b + op.sum_outputs(w * shift)
 
 
 def settle_affine(graph: Graph) -> Graph:

@@ -6,7 +6,8 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ExportError
-from smidgen.frontends.onnx.write import FIRST, LAST, OnnxWriter, Rule, serialize, where
+from smidgen.frontends.blocks import where
+from smidgen.frontends.onnx.write import FIRST, LAST, OnnxWriter, Rule, serialize
 from smidgen.frontends.onnx.write.functions import OPERATORS
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value
 from smidgen.ops.normalize import SHIFT_BITS
