@@ -17,8 +17,7 @@ from smidgen.ir import Array, Graph, verify
 from smidgen.ir.log_mel import LogMel
 from smidgen.quantization.batch import BATCH, Passes, ProgressCallback, QuantizationProgress
 from smidgen.quantization.calibration import METHODS, Method, QuantizationError, calibrate, fit_cells
-from smidgen.quantization.equalization import equalise
-from smidgen.quantization.folding import fold
+from smidgen.quantization.folding import equalise, fold
 from smidgen.quantization.int8 import check_ops, correct_biases, input_scale, round_graph, share_scales
 from smidgen.quantization.pixels import GivenPixels, PixelChoice, labels_for, settle_pixels
 from smidgen.quantization.report import Accuracy, QuantizationReport, compare, scored_classes, top1

@@ -11,6 +11,7 @@ from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import TransposedConv
 from smidgen.frontends.fields import Record
+from smidgen.frontends.layout import resolved
 from smidgen.ir import Array, Builder, Op, Value
 from smidgen.ops.resize import nearest
 from smidgen.ops.window import Pad, same_pad
@@ -85,12 +86,10 @@ class LayerCall:
         size = self.pair("kernel_size")
         return self.array(index, *size[1 if self.flat else 0 :], *channels).reshape(*size, *channels)
 
-    def biases(self, index: int, channels: int) -> Array:
-        """Return the bias, or zeros if the layer has none."""
-        return self.array(index, channels) if self.flag("use_bias", True) else np.zeros(channels, np.float32)
-
-    def bias(self, index: int, channels: int) -> Value:
-        return self.constant("b", self.biases(index, channels))
+    def bias(self, index: int, channels: int, times: int = 1) -> Value:
+        """Return the bias, repeated so many times, or zeros if the layer has none."""
+        found = self.array(index, channels) if self.flag("use_bias", True) else np.zeros(channels, np.float32)
+        return self.constant("b", np.tile(found, times))
 
     def flag(self, key: str, default: bool) -> bool:
         found = self.config.values.get(key, default)
@@ -213,7 +212,7 @@ def _transposed(call: LayerCall) -> Value:
     kernel = call.kernel(0, filters, x.type.shape[3])
     call.budget.check("its weights by phases", 8 * kernel.size * how.phases)
     weights = call.constant("w", how.weights(kernel.transpose(2, 0, 1, 3)))
-    b = call.constant("b", np.tile(call.biases(1, filters), how.phases))
+    b = call.bias(1, filters, how.phases)
     return _activated(call, call.back(how.emit(call.builder, "none", x, weights, b, None, call.name)))
 
 
@@ -292,17 +291,12 @@ def _global_pool(call: LayerCall) -> Value:
     return call.emit(ops.Reshape((1, *ones, y.type.shape[1])), y) if call.flag("keepdims", False) else y
 
 
-def _flatten(call: LayerCall) -> Value:
-    shape = (1, call.x.type.size)
-    return call.x if call.x.type.shape == shape else call.emit(ops.Reshape(shape), call.x)
-
-
 def _reshape(call: LayerCall) -> Value:
-    asked, size = call.config.integers("target_shape"), call.x.type.size
-    known = math.prod(d for d in asked if d != -1)
-    if asked.count(-1) > 1 or known < 1 or size % known:
-        raise ImportModelError(f"it reshapes {size:,} elements to {list(asked[:8])}, which do not fit")
-    return call.emit(ops.Reshape((1, *(size // known if d == -1 else d for d in asked))), call.x)
+    """Read a reshape; one to a vector is left out where the input is one."""
+    x, flat = call.x, call.kind == "Flatten"
+    asked = (x.type.size,) if flat else call.config.integers("target_shape")
+    shape = (1, *resolved(asked, x.type.size))
+    return x if flat and x.type.shape == shape else call.emit(ops.Reshape(shape), x)
 
 
 def _permute(call: LayerCall) -> Value:
@@ -386,7 +380,7 @@ LAYERS: Mapping[str, Callable[[LayerCall], Value]] = {
     },
     "Activation": lambda call: _activated(call, call.x), "Add": _joined, "Average": _joined,
     "BatchNormalization": _batch_norm, "Concatenate": _concatenate, "Dense": _dense,
-    "ELU": lambda call: call.emit(ops.Lookup("elu", call.number("alpha", 1.0)), call.x), "Flatten": _flatten,
+    "ELU": lambda call: call.emit(ops.Lookup("elu", call.number("alpha", 1.0)), call.x), "Flatten": _reshape,
     # Its slope was called alpha before Keras 3.
     "LeakyReLU": lambda call: call.emit(
         ops.Lookup("leaky_relu", call.number("negative_slope", call.number("alpha", 0.3))), call.x

@@ -40,9 +40,8 @@ def decode(data: bytes) -> TfliteModel:
     try:
         return _Decoder(data).model()
     except CORRUPT as error:
-        raise ImportModelError(
-            f"the flatbuffer of {len(data):,} bytes is damaged: {str(error)[:80]}; copy it again"
-        ) from None
+        what = f"the flatbuffer of {len(data):,} bytes is damaged"
+        raise ImportModelError(f"{what}: {str(error)[:80]}; copy it again") from None
 
 
 class _Decoder:
@@ -115,10 +114,7 @@ class _Decoder:
 
     def tensor(self, tensor: Any, buffers: list[bytes | None]) -> TfliteTensor:
         name, index = self.text(tensor.Name()), tensor.Buffer()
-        if index >= len(buffers):
-            raise ImportModelError(
-                f"tensor '{name}' refers to buffer {index} of {len(buffers)}; copy or convert it again"
-            )
+        refuse(index >= len(buffers), f"tensor '{name}' refers to buffer {index} of {len(buffers)}; copy it again")
         q = tensor.Quantization()
         return TfliteTensor(
             name, self.numbers(tensor, "Shape"), records.TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),

@@ -328,9 +328,7 @@ def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
         raise ImportModelError(f"{what} is of ONNX type {tensor.data_type}; export the model with {kinds}")
     size = math.prod(shape) * dtype.itemsize
     if len(shape) > LARGEST_RANK or min(shape, default=0) < 0:
-        raise ImportModelError(
-            f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} sizes from 0 on are read"
-        )
+        raise ImportModelError(f"{what} has shape {list(shape[:8])}; up to {LARGEST_RANK} sizes from 0 on are read")
     budget.take(f"{what}, {dtype}{list(shape)},", size)
     try:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:

@@ -36,10 +36,8 @@ class OnnxImport(Sequences):
 
     def operand(self, name: str) -> Operand:
         refuse(name in self.withheld, f"'{name}' is the last cell state of an LSTM; only its hidden states are read")
-        if name in self.chosen:
-            raise ImportModelError(
-                f"'{name}' is the class that ArgMax chose, and more is computed from it; end the model at ArgMax"
-            )
+        chosen = "the class that ArgMax chose, and more is computed from it; end the model at ArgMax"
+        refuse(name in self.chosen, f"'{name}' is {chosen}")
         refuse(name not in self.values, f"'{name}' is read before anything writes it")
         return self.values[name]
 
@@ -339,9 +337,8 @@ def _recurrent(call: OnnxCall) -> tuple[FileTensor, ...]:
         y, last = c.recurrent(x, time, Cells.stacked(op, order, w[i], u[i], b[i, :half], b[i, half:]), reverse)
         states.append(c.reshape(y, (*y.shape[: time + 1], 1, *y.shape[time + 1 :])))
         lasts.append(c.reshape(last, (1, 1, y.shape[-1])))
-    return tuple(
-        parts[0] if len(parts) == 1 else c.concat(parts, axis) for parts, axis in ((states, time + 1), (lasts, time))
-    )
+    both = (states, time + 1), (lasts, time)
+    return tuple(parts[0] if len(parts) == 1 else c.concat(parts, axis) for parts, axis in both)
 
 
 def _scale_and_zero(call: OnnxCall) -> Mapping[str, Array]:

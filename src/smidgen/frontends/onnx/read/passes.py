@@ -90,11 +90,9 @@ def _elements(operator: OnnxOperator, given: list[Array]) -> int:
 
 
 def _evaluate(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...]) -> Array:
-    names = [f"x{i}" if a is not None else "" for i, a in enumerate(arrays)]
-    attributes: dict[str, Any] = {
-        name: onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
-        for name, value in operator.attributes.items()
-    }
+    names, given = [f"x{i}" if a is not None else "" for i, a in enumerate(arrays)], operator.attributes.items()
+    kept = ((k, onnx.numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v) for k, v in given)
+    attributes: dict[str, Any] = dict(kept)
     node = onnx.helper.make_node(operator.code, names, ["y"], **attributes)
     feeds = {name: a for name, a in zip(names, arrays, strict=True) if a is not None}
     opsets = [onnx.helper.make_opsetid("", opset)]

@@ -38,14 +38,11 @@ def serialize(writer: OnnxWriter) -> bytes:
     """Return the writer's graph as the bytes of an `.onnx` file."""
     graph = writer.graph
     verify(graph)
-    if graph.variables:
-        raise ExportError(
-            f"{graph.name} carries {len(graph.variables)} variables between runs, which ONNX lacks; write .tflite"
-        )
-    if graph.updates:
-        raise ExportError(
-            f"{graph.name} trains {len(graph.updates)} values, ONNX only infers; export the learned model"
-        )
+    name, kept, trained = graph.name, len(graph.variables), len(graph.updates)
+    if kept:
+        raise ExportError(f"{name} carries {kept} variables between runs, which ONNX lacks; write .tflite")
+    if trained:
+        raise ExportError(f"{name} trains {trained} values, ONNX only infers; export the learned model")
     writer.write()
     inputs, outputs = ([_declared(v) for v in values] for values in (graph.inputs, graph.outputs))
     body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, writer.constants)

@@ -193,14 +193,10 @@ def _matmul(w: ExactWriter, node: Node, op: ops.MatMul) -> tuple[str, Names]:
     return "", (*map(w.step, node.ins), *w.scaling(node, how))
 
 
-def _unit_norm(w: ExactWriter, node: Node, op: ops.UnitNorm) -> tuple[str, Names]:
-    return "", (w.step(node.ins[0]), w.step(node.out))
-
-
 ROUNDED: Mapping[type[Op], Callable[[ExactWriter, Node, Any], tuple[str, Names]]] = {
     ops.Add: _add, ops.AvgPool: _avg_pool, ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv,
     ops.MatMul: _matmul, ops.Mean: _mean, ops.Mul: _mul, ops.PRelu: _prelu, ops.ResizeBilinear: _bilinear,
-    ops.UnitNorm: _unit_norm,
+    ops.UnitNorm: lambda w, node, op: ("", (w.step(node.ins[0]), w.step(node.out))),
 }  # fmt: skip
 
 

@@ -21,7 +21,6 @@ from smidgen.frontends.tflite.read.moves import FOLDED_ONLY, MOVE_RULES, SEVERAL
 from smidgen.frontends.tflite.read.unsigned import as_signed
 from smidgen.frontends.tidy import cancel_transposes, class_note
 from smidgen.ir import Graph, QParams, Type, Value
-from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import identifier
 from smidgen.ir.verifying import fits_scores
 from smidgen.ops import Assign
@@ -52,7 +51,11 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
     model, notes = as_signed(model)
     c, reached = TfliteImport(model, name, budget), 0
     try:
-        _inputs(c)
+        begin_variables(c)
+        for index in model.inputs:
+            again = index in c.values or c.tensor(index).data is not None
+            refuse(again, f"input '{c.tensor(index).name}' is listed twice or is a constant")
+            c.values[index] = c.builder.input(c.name(index), c.type(index))
         for number, operator in enumerate(model.operators):
             reached = number + 1
             _node(c, number, operator)
@@ -66,8 +69,10 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
     for one in FEWER:
         graph = one(graph)
     classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
-    notes = (*notes, *_notes(c, graph))
-    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes)
+    image, stated = graph.inputs[0].type if graph.inputs else None, None
+    if image is not None and image.dtype == "float32" and len(image.shape) == 4:  # the scale of an int8 image states it
+        stated = stated_preprocessing(model.metadata, image.shape[3])
+    return replace(graph, preprocessing=stated, classes=classes, notes=(*notes, *_notes(c, graph)))
 
 
 def _notes(c: TfliteImport, graph: Graph) -> Iterator[str]:
@@ -80,22 +85,6 @@ def _notes(c: TfliteImport, graph: Graph) -> Iterator[str]:
     if count:
         layers = "the LSTM layer" if count == 1 else f"all {count} LSTM layers"
         yield f"the state of {layers} begins at zero in every run, as after LiteRT's reset_all_variables"
-
-
-def _inputs(c: TfliteImport) -> None:
-    begin_variables(c)
-    for index in c.model.inputs:
-        tensor = c.tensor(index)
-        refuse(index in c.values or tensor.data is not None, f"input '{tensor.name}' is listed twice or is a constant")
-        c.values[index] = c.builder.input(c.name(index), c.type(index))
-
-
-def _preprocessing(model: TfliteModel, graph: Graph) -> Preprocessing | None:
-    """Return the metadata's preprocessing of a float32 image; for int8 the quantization states it, as in runtimes."""
-    image = graph.inputs[0].type if graph.inputs else None
-    if image is None or image.dtype != "float32" or len(image.shape) != 4:
-        return None
-    return stated_preprocessing(model.metadata, image.shape[3])
 
 
 def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
@@ -142,11 +131,10 @@ def _check(c: TfliteImport, value: Value, out: int) -> None:
 
 
 def _describe(type_: Type) -> str:
-    q = type_.q
-    scales = (
-        "" if q is None else f" × {q.scale[0]:.6g} from {q.zero}" if len(q.scale) == 1 else f" × {len(q.scale)} scales"
-    )
-    return f"{type_.dtype}{list(type_.shape)}{scales}"
+    q, what = type_.q, f"{type_.dtype}{list(type_.shape)}"
+    if q is None:
+        return what
+    return f"{what} × {q.scale[0]:.6g} from {q.zero}" if len(q.scale) == 1 else f"{what} × {len(q.scale)} scales"
 
 
 def begin_variables(c: TfliteImport) -> None:
@@ -166,26 +154,26 @@ def begin_variables(c: TfliteImport) -> None:
             code = operator.code
             refuse(code != "ASSIGN_VARIABLE", f"CALL_ONCE runs {code}; begin variables with constants")
             handle, value = operator.reads(2, 2)
-            c.variables.first[_variable(once, handle)] = once.data(value)
+            c.first[_variable(once, handle)] = once.data(value)
 
 
 def _handle(c: TfliteImport, operator: TfliteOperator) -> None:
     operator.reads(0, 0)
     refuse(len(operator.outputs) != 1, f"VAR_HANDLE has {len(operator.outputs)} outputs instead of 1")
     (out,) = operator.outputs
-    c.variables.handles[out] = operator.options.container, operator.options.shared_name
+    c.handles[out] = operator.options.container, operator.options.shared_name
 
 
 def _variable(c: TfliteImport, index: int) -> Variable:
-    refuse(index not in c.variables.handles, f"tensor '{c.tensor(index).name}' is not a variable")
-    return c.variables.handles[index]
+    refuse(index not in c.handles, f"tensor '{c.tensor(index).name}' is not a variable")
+    return c.handles[index]
 
 
 def _read(c: TfliteImport, operator: TfliteOperator) -> None:
     """Read a variable's current value, which needs no node."""
     (handle,), (out,) = operator.reads(1, 1), operator.outputs
     variable, type_ = _variable(c, handle), c.type(out)
-    value = c.variables.assigned.get(variable) or c.variables.read.get(variable) or _begun(c, variable, type_.q)
+    value = c.assigned.get(variable) or c.begun.get(variable) or _begun(c, variable, type_.q)
     if value.type != type_:
         raise ImportModelError(
             f"the variable '{variable[1][:80]}' holds {value.type.dtype}{list(value.type.shape)}, the file declares "
@@ -196,24 +184,23 @@ def _read(c: TfliteImport, operator: TfliteOperator) -> None:
 
 def _begun(c: TfliteImport, variable: Variable, q: QParams | None) -> Value:
     """Return a variable with its first value."""
-    if variable not in c.variables.first:
+    if variable not in c.first:
         raise ImportModelError(f"nothing gives the variable '{variable[1][:80]}' its first value; initialize it")
     name = c.free(identifier(variable[1]) or "variable")
-    value = c.builder.persistent(name, c.variables.first[variable], q)
-    c.variables.read[variable] = value
+    value = c.builder.persistent(name, c.first[variable], q)
+    c.begun[variable] = value
     return value
 
 
 def _assign(c: TfliteImport, operator: TfliteOperator) -> tuple[()]:
     handle, value = operator.reads(2, 2)
-    c.variables.assigned[_variable(c, handle)] = c.value(value)
+    c.assigned[_variable(c, handle)] = c.value(value)
     return ()
 
 
 def assign_variables(c: TfliteImport) -> None:
     """Replace each variable that a run reads by the value assigned last; variables nobody reads are dropped."""
-    known = c.variables
-    waiting = {old: known.assigned[v] for v, old in known.read.items() if known.assigned.get(v, old) != old}
+    waiting = {old: c.assigned[v] for v, old in c.begun.items() if c.assigned.get(v, old) != old}
     while waiting:
         # A variable whose old value replaces another one has to wait for that.
         ready = [old for old in waiting if old not in waiting.values()]

@@ -195,7 +195,7 @@ def _repeated(c: TfliteImport, x: Value, outer: Shape) -> Value:
     if math.prod(shape[:-2]) != math.prod(outer):
         if math.prod(shape[:-2]) != 1 or math.prod(outer) > MOST_REPEATED:
             raise ImportModelError(
-                f"{list(shape)} is repeated to {list(outer)}; repeat the whole, up to {MOST_REPEATED:,} times"
+                f"{list(shape)} repeats to {list(outer)}; repeat the whole, up to {MOST_REPEATED:,} times"
             )
         flat = c.builder.emit(ops.Reshape((1, 1, 1, rows * columns)), x)
         x = c.builder.emit(ops.Pick((0,) * math.prod(outer)), flat, name=f"{x.name}.repeated")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,16 +23,6 @@ Shape = tuple[int, ...]
 Variable = tuple[str, str]  # the container it is in, and its name
 
 
-@dataclass
-class Variables:
-    """State that outlives a run: the tensors that stand for each variable, its first value and its current one."""
-
-    handles: dict[int, Variable] = field(default_factory=dict)
-    first: dict[Variable, Array] = field(default_factory=dict)
-    read: dict[Variable, Value] = field(default_factory=dict)  # its value when a run begins
-    assigned: dict[Variable, Value] = field(default_factory=dict)
-
-
 class TfliteImport:
     """A model being read: rules for operators ask it for tensors, and every answer is checked."""
 
@@ -49,7 +38,11 @@ class TfliteImport:
         self.chosen: dict[int, Value] = {}
         self.folded: dict[int, Array] = {}  # results that operators compute from constants
         self.widened: set[int] = set()  # int8 weights that float32 layers read
-        self.variables = Variables()
+        # Variables: the tensors that stand for them, and their values at first, when a run begins and now.
+        self.handles: dict[int, Variable] = {}
+        self.first: dict[Variable, Array] = {}
+        self.begun: dict[Variable, Value] = {}
+        self.assigned: dict[Variable, Value] = {}
 
     def tensor(self, index: int) -> TfliteTensor:
         count = len(self.model.tensors)
@@ -201,7 +194,7 @@ def _qparams(tensor: TfliteTensor) -> QParams | None:
         raise ImportModelError(f"{what} has several scales and zero points other than 0; quantize it symmetrically")
     if not 0 <= axis < len(shape) or shape[axis] != len(scales):
         raise ImportModelError(
-            f"{what} has {len(scales)} scales along axis {axis} of {list(shape[:8])}; quantize again"
+            f"{what} has {len(scales)} scales on axis {axis} of {list(shape[:8])}; quantize it again"
         )
     return QParams.per_channel(scales, axis)
 

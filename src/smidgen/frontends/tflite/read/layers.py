@@ -161,9 +161,8 @@ def _cell_bits(c: TfliteImport, inputs: tuple[int, ...], operator: TfliteOperato
     scale = cell.scales[0] if len(cell.scales) == 1 else 0.0
     exponent = round(math.log2(scale)) if scale > 0 and math.isfinite(scale) else 0
     if cell.dtype != "int16" or scale != 2.0**exponent or not 0 <= FRACTION + exponent <= MOST_BITS:
-        raise ImportModelError(
-            f"its cell state is {cell.dtype} in steps of {scale:.3g}; int16 in steps of 2^-15 … 2^-9 is read"
-        )
+        read = "int16 in steps of 2^-15 … 2^-9"
+        raise ImportModelError(f"its cell state is {cell.dtype} in steps of {scale:.3g}; {read} is read")
     refuse(len(operator.intermediates) <= HIDDEN, "it does not say how its hidden state is rounded")
     wanted = c.q(operator.outputs[0])
     if any(c.q(index) != wanted for index in (inputs[STATE], operator.intermediates[HIDDEN])):

@@ -52,9 +52,8 @@ def _reshape(c: TfliteImport, operator: TfliteOperator) -> Value:
     if asked is not None and c.is_open(operator.outputs[0]):
         return c.emit(operator, ops.Reshape(resolved(asked, x.type.size)), x)
     shape = c.type(operator.outputs[0]).shape
-    if asked is not None and (
-        len(asked) != len(shape) or any(a not in (-1, d) for a, d in zip(asked, shape, strict=True))
-    ):
+    fits = asked is None or (len(asked) == len(shape) and all(map(lambda a, d: a in (-1, d), asked, shape)))
+    if asked is not None and not fits:
         raise ImportModelError(f"it reshapes to {list(asked)}, the file declares {list(shape)}")
     return c.emit(operator, ops.Reshape(shape), x)
 
@@ -178,9 +177,8 @@ def _unpack(c: TfliteImport, operator: TfliteOperator) -> tuple[Value, ...]:
     shape, count = x.type.shape, len(operator.outputs)
     axis = axis_of(operator.options.axis, shape)
     refuse(count != shape[axis], f"it unpacks dimension {axis} of {list(shape)} into {count} tensors")
-    return tuple(
-        _without(c, _take_along(c, out, x, axis, range(at, at + 1)), [axis]) for at, out in enumerate(operator.outputs)
-    )
+    parts = (_take_along(c, out, x, axis, range(at, at + 1)) for at, out in enumerate(operator.outputs))
+    return tuple(_without(c, part, [axis]) for part in parts)
 
 
 def gathered(c: TfliteImport, operator: TfliteOperator) -> Value:

@@ -122,11 +122,10 @@ def _in_one_scale(
         for place, index in enumerate(inputs):
             if not 0 <= index < count or model.tensors[index].dtype != "uint8" or not whole.scales:
                 continue
-            part = tensors[index]
-            if (part.scales, part.zeros) != (whole.scales, whole.zeros):
-                tensors.append(
-                    replace(part, name=f"{part.name}.rescaled", scales=whole.scales, zeros=whole.zeros, data=None)
-                )
+            part, wanted = tensors[index], (whole.scales, whole.zeros)
+            if (part.scales, part.zeros) != wanted:
+                scales, zeros = wanted
+                tensors.append(replace(part, name=f"{part.name}.rescaled", scales=scales, zeros=zeros, data=None))
                 inputs[place] = len(tensors) - 1
                 yield TfliteOperator("QUANTIZE", (index,), (inputs[place],))
     yield replace(operator, inputs=tuple(inputs))
