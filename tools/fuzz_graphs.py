@@ -289,12 +289,12 @@ def _operator(operator: TfliteOperator, tensors: int, rng: Random) -> TfliteOper
             return replace(operator, outputs=_integers(operator.outputs, rng, tensors + 1))
         case _:
             values: Mapping[str, Any] = vars(operator.options)
-            name = rng.choice(sorted(values))
+            name = rng.choice(sorted(values) or ["axis"])
             other: Any = rng.choice((0, 1, 2, 3, 5, 100, -1))
-            if isinstance(values[name], bool):
+            if isinstance(values.get(name), bool):
                 other = not values[name]
-            elif isinstance(values[name], float):
+            elif isinstance(values.get(name), float):
                 other = rng.choice((0.0, -1.0, 2.0, 1e-38, float("nan")))
             elif "stride" in name or "dilation" in name or "filter" in name:
                 other = rng.choice((0, -1, 2, 3, 100, 2**31 - 1))
-            return replace(operator, options=replace(operator.options, **{name: other}))
+            return replace(operator, options=operator.options.but(**{name: other}))

@@ -3,8 +3,9 @@
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 OPS_PAGE = "docs/internals/ops.md lists what is read"
 CUT = "replace it, or cut the model before it"
@@ -50,12 +51,13 @@ def nearest(code: str, known: Iterable[str], closeness: float) -> str:
 
 
 @contextmanager
-def located(where: str, advice: str = "") -> Iterator[None]:
-    """Begin the errors of a reader with the place they occur at, and end those of the graph with advice."""
+def located(where: str, advice: str = "", again: str = "") -> Iterator[None]:
+    """Begin the errors of a reader with their place; end the graph's, and those that name no way out, with advice."""
     try:
         yield
     except (GraphError, ImportModelError) as error:
-        raise ImportModelError(f"{where}: {error}{advice if isinstance(error, GraphError) else ''}") from None
+        end = advice if isinstance(error, GraphError) else "" if "; " in str(error) else again
+        raise ImportModelError(f"{where}: {error}{end}") from None
 
 
 def with_others(error: ImportModelError, others: Counter[str]) -> ImportModelError:
@@ -68,6 +70,18 @@ def with_others(error: ImportModelError, others: Counter[str]) -> ImportModelErr
             f"not supported are {counted}; the first is {error.where}: {error.instead} ({OPS_PAGE})"
         )
     return ImportModelError(f"{error}; not supported either, further on: {_counted(others)} ({OPS_PAGE})")
+
+
+def further(
+    calls: Iterable[tuple[str, Iterable[Any], Iterable[Any]]], computed: set[Any], known: Container[str]
+) -> Counter[str]:
+    """Count the operators without a rule that read anything computed, given each one's name, inputs and outputs."""
+    found: Counter[str] = Counter()
+    for code, ins, outs in calls:
+        if not computed.isdisjoint(ins):
+            computed.update(outs)
+            found[code] += code not in known
+    return +found
 
 
 def _counted(codes: Counter[str]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite import codec
+from smidgen.frontends.tflite import codec, flatbuffer
 from smidgen.frontends.tflite.flatbuffer import OPTIONS, TfliteModel, TfliteOperator, TfliteTensor
 from smidgen.ir import evaluate
 from tests.frontends.test_tflite_files import DENSE, bias, int8, integers, one, read, weights
@@ -37,7 +37,7 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize("code", LEFT_OUT)
 def test_an_operator_without_options_is_litert_s(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "OPTIONS", {})
+    monkeypatch.setattr(flatbuffer, "OPTIONS", {})
     file = codec.encode(LEFT_OUT[code])
     monkeypatch.undo()
     graph = read(file, tmp_path)
@@ -57,7 +57,7 @@ def test_a_cast_without_options_takes_its_types_from_its_tensors(
     operators = (
         TfliteOperator("CAST", (0,), (1,)), TfliteOperator("CAST", (2,), (3,)), TfliteOperator("RESHAPE", (1, 3), (4,)),
     )  # fmt: skip
-    monkeypatch.setattr(codec, "OPTIONS", {})
+    monkeypatch.setattr(flatbuffer, "OPTIONS", {})
     file = codec.encode(TfliteModel(tensors, operators, (0,), (4,)))
     monkeypatch.undo()
     graph = read(file, tmp_path)
@@ -69,7 +69,7 @@ def test_a_cast_without_options_takes_its_types_from_its_tensors(
 def test_defaults_that_compute_nothing_are_refused(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The schema's stride is 0 and its beta as well."""
     inputs = (weights("w", 3, 1, 1, 2), bias("b", 3)) if code == "CONV_2D" else ()
-    monkeypatch.setattr(codec, "OPTIONS", {})
+    monkeypatch.setattr(flatbuffer, "OPTIONS", {})
     file = codec.encode(one(code, int8("y", 1, 4, 4, 3 if inputs else 2), *inputs))
     monkeypatch.undo()
     with pytest.raises(ImportModelError, match=r"stride \(0, 0\)|positive β"):
@@ -77,7 +77,7 @@ def test_defaults_that_compute_nothing_are_refused(code: str, tmp_path: Path, mo
 
 
 def test_options_of_another_operator_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "OPTIONS", {"MUL": OPTIONS["SOFTMAX"]})
+    monkeypatch.setattr(flatbuffer, "OPTIONS", {"MUL": OPTIONS["SOFTMAX"]})
     file = codec.encode(LEFT_OUT["MUL"])
     monkeypatch.undo()
     with pytest.raises(ImportModelError, match="a MUL has options of kind 9, not MulOptions"):

@@ -158,7 +158,7 @@ def with_input(place: int, index: int) -> Change:
 def with_options(**options: int | bool) -> Change:
     def change(model: TfliteModel) -> TfliteModel:
         (operator,) = model.operators
-        return replace(model, operators=(replace(operator, options=replace(operator.options, **options)),))  # type: ignore[arg-type]
+        return replace(model, operators=(replace(operator, options=operator.options.but(**options)),))
 
     return change
 

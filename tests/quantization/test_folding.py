@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from smidgen.ir import Array, Graph, Value, evaluate, evaluate_all
 from smidgen.ops import Activate, Add, BatchNorm, Conv2D, Depthwise, Lookup, MaxPool, Mean, Mul, Pad, Reshape
 from smidgen.quantization.batch import Passes, run_batch
-from smidgen.quantization.equalization import equalise
-from smidgen.quantization.folding import FOLDS, crop_kernels, fold
+from smidgen.quantization.folding import FOLDS, crop_kernels, equalise, fold
 from tests.support.float_graphs import FloatNet, float_graphs
 from tests.support.tiers import examples
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smidgen.frontends.tflite.read.variables import assign_early
+from smidgen.frontends.tflite.read import assign_early
 from smidgen.frontends.tidy import (
     cancel_transposes,
     crop_parts,

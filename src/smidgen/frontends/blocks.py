@@ -1,4 +1,4 @@
-"""Groups of nodes that readers of every format emit: parts of tensors, and transposed convolutions."""
+"""What formats share: parts of tensors and transposed convolutions as readers emit them, and what writers ask."""
 
 import math
 from collections.abc import Sequence
@@ -8,11 +8,23 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError, refuse
-from smidgen.ir import MAX_BYTES, Array, Builder, QParams, Value
+from smidgen.ir import MAX_BYTES, Array, Builder, Node, QParams, Value
 
 Pair = tuple[int, int]
 Places = Sequence[int]  # along one dimension of the input, one for each element of the output
 LARGEST_STRIDE = 64  # of a transposed convolution
+
+
+def where(node: Node) -> str:
+    """Return a node's place for error messages."""
+    return f"{type(node.op).__name__} of %{node.outs[0].name}"
+
+
+def sum_scales(node: Node) -> tuple[float, ...]:
+    """Return the scales of a layer's sums, and so of its bias, in float32."""
+    x, w, _ = (value.type for value in node.ins)
+    assert w.q is not None
+    return tuple(float(s) for s in np.float32(x.scale) * np.array(w.q.scale, np.float32))
 
 
 def take(g: Builder, x: Value, places: Sequence[Places], name: str | None = None) -> Value:
@@ -53,7 +65,7 @@ def check_places(shape: tuple[int, ...], places: Sequence[Places]) -> None:
     """Raise unless every dimension gives at least one element, and every place exists."""
     refuse(len(places) != len(shape), f"it takes parts along {len(places)} dimensions of {list(shape)}")
     for axis, (along, size) in enumerate(zip(places, shape, strict=True)):
-        refuse(not along, f"it takes nothing of dimension {axis} of {list(shape)}; export the model again")
+        refuse(not along, f"it takes nothing of dimension {axis} of {list(shape)}")
         ends = (along[0], along[-1]) if isinstance(along, range) else along  # a range may be too long to walk
         if min(ends) < 0 or max(ends) >= size:
             raise ImportModelError(f"it takes places {min(ends)} to {max(ends)} of dimension {axis} of {list(shape)}")
@@ -63,7 +75,7 @@ def check_places(shape: tuple[int, ...], places: Sequence[Places]) -> None:
 
 def sliced(size: int, start: int | None, stop: int | None, step: int) -> range:
     """Return the places that a Python slice takes of `size` elements."""
-    refuse(step == 0, "it takes a slice with a step of 0; export the model again")
+    refuse(step == 0, "it takes a slice with a step of 0")
     return range(*slice(start, stop, step).indices(size))
 
 

@@ -301,9 +301,8 @@ def together(*shapes: Shape) -> Shape:
     try:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
-        raise ImportModelError(
-            f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast together"
-        ) from None
+        given = " and ".join(str(list(shape)) for shape in shapes)
+        raise ImportModelError(f"shapes {given} do not broadcast together") from None
 
 
 def int8_steps(steps: Array) -> Array:

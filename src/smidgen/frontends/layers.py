@@ -93,8 +93,7 @@ class Layers(Channels):
         """x · wᵀ + b along the last dimension; weights are [out, in], their columns reordered as memory is."""
         if len(w.shape) != 2 or not x.shape or x.shape[-1] != w.shape[1]:
             raise ImportModelError(f"input {list(x.shape)} and weights [out, in] of {list(w.shape)} do not fit")
-        x = self._weighted_input(x, w)
-        n, k = w.shape
+        x, (n, k) = self._weighted_input(x, w), w.shape
         places = x.layout.places(len(x.shape) - 1)
         x = self.arranged(x, x.layout.with_last(places))
         order = [i - places[0] + 1 for i in x.layout.memory if i in places] if places else []
@@ -221,7 +220,8 @@ class Layers(Channels):
         return y if keep else self.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
     def repeat(self, x: FileTensor, times: Sequence[int]) -> FileTensor:
-        """Repeat a tensor so many times along each dimension."""
+        """Repeat a tensor so many times along each dimension; those that it lacks come first."""
+        x = self.reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape)
         return self.take(x, {i: list(range(x.shape[i])) * n for i, n in enumerate(times) if n != 1})
 
     def bilinear(self, x: FileTensor, size: Shape, align_corners: bool, half_pixel: bool) -> FileTensor:
@@ -235,13 +235,12 @@ class Layers(Channels):
         if not -rank <= axis < rank or sum(sizes) != x.shape[axis] or min(sizes, default=0) < 1:
             raise ImportModelError(f"it splits dimension {axis} of {list(x.shape)} into {list(sizes)[:8]}")
         ends = np.cumsum(sizes)
-        return tuple(
-            self.take(x, {axis % rank: range(int(end) - n, int(end))}) for n, end in zip(sizes, ends, strict=True)
-        )
+        parts = zip(sizes, map(int, ends), strict=True)
+        return tuple(self.take(x, {axis % rank: range(end - n, end)}) for n, end in parts)
 
     def concat(self, xs: Sequence[Operand], axis: int) -> FileTensor:
         """Concatenate along a dimension."""
-        refuse(not xs, "it joins nothing; export the model again")
+        refuse(not xs, "it joins nothing")
         tensors = [x if isinstance(x, FileTensor) else self.real(x) for x in xs]
         if self.q is not None and all(t.value.type.dtype == "int8" for t in tensors):
             tensors = [self.quantized(t, self.q) for t in tensors]
@@ -249,24 +248,18 @@ class Layers(Channels):
             tensors = [self.real(t) for t in tensors]
         rank = len(tensors[0].shape)
         if any(len(t.shape) != rank for t in tensors) or not -rank <= axis < rank:
-            raise ImportModelError(
-                f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}, which do not fit"
-            )
+            raise ImportModelError(f"it joins {[list(t.shape) for t in tensors]}, which do not fit, along {axis}")
         axis %= rank
         wholes = [self._whole_dimensions(t) for t in tensors]
         order = max(wholes, key=lambda whole: sum(n > 1 for n in whole[0].shape))[1]  # a vector has any
         values = []
         for x, _ in wholes:
-            x = self.arranged(FileTensor(x.value, self._unsplit(x)), self._unsplit(x).order(order))
+            layout = x.layout.refined(tuple((d,) if d > 1 else () for d in x.shape)) or x.layout
+            x = self.arranged(FileTensor(x.value, layout), layout.order(order))
             values.append(self.view(x.value, tuple(x.shape[i] for i in order)))
         value = self.emit(ops.Concat(order.index(axis)), *values)
-        total = sum(x.shape[axis] for x, _ in wholes)
-        shape = tensors[0].shape
+        total, shape = sum(x.shape[axis] for x, _ in wholes), tensors[0].shape
         return FileTensor(value, TensorLayout.of((*shape[:axis], total, *shape[axis + 1 :]), order))
-
-    def _unsplit(self, x: FileTensor) -> TensorLayout:
-        layout = x.layout.refined(tuple((d,) if d > 1 else () for d in x.shape))
-        return x.layout if layout is None else layout
 
     def _whole_dimensions(self, x: FileTensor, most: int = MAX_RANK) -> tuple[FileTensor, Shape]:
         """Return the tensor with each of at most `most` dimensions whole in memory, and their order there."""

@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 def axis_of(axis: int, shape: Shape) -> int:
     """Return an axis of a shape, negative ones counted from the end."""
-    refuse(not -len(shape) <= axis < len(shape), f"axis {axis} does not fit {list(shape)}; export the model again")
+    refuse(not -len(shape) <= axis < len(shape), f"axis {axis} does not fit {list(shape)}")
     return axis % len(shape)
 
 
@@ -26,7 +26,7 @@ def resolved(asked: Shape, size: int) -> Shape:
     """Return the shape that `size` elements are given; one dimension may be −1, which takes what is left."""
     known = math.prod(n for n in asked if n != -1)
     if any(n < -1 for n in asked) or asked.count(-1) > 1 or (-1 in asked and (known < 1 or size % known)):
-        raise ImportModelError(f"it reshapes {size:,} elements to {list(asked)}, which is not a shape; export it again")
+        raise ImportModelError(f"it reshapes {size:,} elements to {list(asked)}, which is not a shape")
     return tuple(size // known if n == -1 else n for n in asked)
 
 

@@ -50,9 +50,8 @@ def read_smg(path: Path, memory: int = MEMORY) -> Graph:
         raise ImportModelError(f"{path.name} does not hold a valid graph: {error}") from None
     extra = sorted(tensors.keys() - {value.name for value in (*graph.constants, *graph.state)})
     if extra:
-        raise ImportModelError(
-            f"{path.name} holds {len(extra)} tensors its graph does not declare, as {extra[0][:80]!r}"
-        )
+        what = f"{len(extra)} tensors its graph does not declare"
+        raise ImportModelError(f"{path.name} holds {what}, as {extra[0][:80]!r}")
     return graph
 
 

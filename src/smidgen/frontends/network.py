@@ -51,20 +51,14 @@ def build(network: Network, name: str) -> Graph:
     x = g.input("image", Type((1, side, side, channels), "int8", network.image))
     x = _emit_conv(g, x, network.stem, "stem")
     for index, block in enumerate(network.blocks):
-        x = _emit_block(g, x, block, f"b{index}")
+        y = x if block.expand is None else _emit_conv(g, x, block.expand, f"b{index}.expand")
+        y = _emit_conv(g, y, block.depthwise, f"b{index}.depthwise")
+        y = _emit_conv(g, y, block.project, f"b{index}.project")
+        x = y if block.add is None else g.emit(Add(), x, y, q=block.add, name=f"b{index}.add")
     pool = g.emit(Mean(keep_dims=False), x, q=x.type.q, name="pool")
     head = network.classifier
     w = g.constant("logits.w", head.w[:, 0, 0, :], QParams.per_channel(head.w_scales, 0))
     return g.graph(g.emit(Dense(), pool, w, g.constant("logits.b", head.b), q=head.y, name="logits"))
-
-
-def _emit_block(g: Builder, x: Value, block: Block, name: str) -> Value:
-    y = x
-    if block.expand is not None:
-        y = _emit_conv(g, y, block.expand, f"{name}.expand")
-    y = _emit_conv(g, y, block.depthwise, f"{name}.depthwise")
-    y = _emit_conv(g, y, block.project, f"{name}.project")
-    return y if block.add is None else g.emit(Add(), x, y, q=block.add, name=f"{name}.add")
 
 
 def _emit_conv(g: Builder, x: Value, conv: Conv, name: str) -> Value:

@@ -104,20 +104,21 @@ def _graph(path: Path, resolution: int, first: _Layer, stored: Iterable[_Stages]
         *expand, depthwise, project = convs
         blocks.append(Block(expand[0] if expand else None, depthwise, project, x if total else None))
     _check_input(last.params, x, X)
+    _check_arrays(last)
+    if last.w.shape[2:] != (1, 1):
+        raise ImportModelError(f"{last.record.where} needs weights [classes, channels, 1, 1], not {list(last.w.shape)}")
+    head = Conv(last.w.transpose(0, 2, 3, 1), last.b, tuple(last.scales.tolist()), last.params.qparams(*Y))
     try:
-        network = Network(resolution, image, stem, tuple(blocks), _classifier(last))
+        network = Network(resolution, image, stem, tuple(blocks), head)
         return build(network, re.sub(r"[^A-Za-z0-9_.+-]", "_", path.stem))
     except GraphError as error:
         raise ImportModelError(f"{path.name} does not describe a valid network: {error}") from None
 
 
 def _check_input(record: Record, expected: QParams, entries: tuple[str, str]) -> None:
-    found = record.qparams(*entries)
-    if found != expected:
-        raise ImportModelError(
-            f"{record.where} reads its input with scale {found.one:g} and zero point {found.zero}, "
-            f"the layer before writes {expected.one:g} and {expected.zero}"
-        )
+    found, one = record.qparams(*entries), f"the layer before writes {expected.one:g} and {expected.zero}"
+    what = f"{record.where} reads its input with scale {found.one:g} and zero point {found.zero}"
+    refuse(found != expected, f"{what}, {one}")
 
 
 def _conv(layer: _Layer) -> Conv:
@@ -127,30 +128,17 @@ def _conv(layer: _Layer) -> Conv:
     _check_arrays(layer)
     refuse(w.shape[2:] != kernel, f"{record.where} declares a kernel of {kernel}, its weights are {list(w.shape)}")
     if groups not in (1, w.shape[0]) or (groups > 1 and w.shape[1] != 1):
-        raise ImportModelError(
-            f"{record.where} has {groups} groups over weights {list(w.shape)}; only 1, or one per channel "
-            "(depthwise), is supported"
-        )
+        raise ImportModelError(f"{record.where} has {groups} groups over weights {list(w.shape)}; 1 or all are read")
     depthwise, scales = groups > 1, tuple(layer.scales.tolist())
     ours = w.transpose(1, 2, 3, 0) if depthwise else w.transpose(0, 2, 3, 1)
     return Conv(ours, layer.b, scales, layer.params.qparams(*Y), record.integer("stride"), depthwise)
-
-
-def _classifier(layer: _Layer) -> Conv:
-    _check_arrays(layer)
-    if layer.w.shape[2:] != (1, 1):
-        raise ImportModelError(
-            f"{layer.record.where} needs weights [classes, channels, 1, 1], not {list(layer.w.shape)}"
-        )
-    return Conv(layer.w.transpose(0, 2, 3, 1), layer.b, tuple(layer.scales.tolist()), layer.params.qparams(*Y))
 
 
 def _check_arrays(layer: _Layer) -> None:
     arrays, w = (layer.w, layer.b, layer.scales), layer.w
     dtypes = tuple(a.dtype.name for a in arrays)
     if dtypes != ("int8", "int32", "float32") or w.ndim != 4 or {a.shape for a in arrays[1:]} != {w.shape[:1]}:
-        found = [f"{a.dtype.name}{list(a.shape)}" for a in arrays]
         raise ImportModelError(
             f"{layer.record.where} should have int8 weights of 4 dimensions, an int32 bias and a float32 scale per "
-            f"channel, found {found[0]}, {found[1]} and {found[2]}"
+            f"channel, found {', '.join(f'{a.dtype.name}{list(a.shape)}' for a in arrays)}"
         )

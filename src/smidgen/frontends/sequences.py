@@ -63,18 +63,19 @@ class Sequences(Layers):
 
     def _factors(self, a: Operand, b: Operand) -> tuple[FileTensor, FileTensor]:
         """Return both in int8 where computed ones are int8 and the file quantizes their product, else in float32."""
-        if self.q is not None and all(isinstance(x, Constant) or x.is_int8 for x in (a, b)):
-            left, right = (x if isinstance(x, FileTensor) else self._int8_factor(x) for x in (a, b))
-            return left, right
-        return self.real(a), self.real(b)
+        if self.q is None or not all(isinstance(x, Constant) or x.is_int8 for x in (a, b)):
+            return self.real(a), self.real(b)
 
-    def _int8_factor(self, x: Constant) -> FileTensor:
-        """Return a constant in int8: with the file's integers where they have one scale, else quantized here."""
-        if x.steps is not None and len(x.scales) == 1:
+        def factor(x: Operand) -> FileTensor:
+            """Return a factor in int8: a constant with the file's integers, if of one scale, else quantized here."""
+            if isinstance(x, FileTensor):
+                return x
+            if x.steps is None or len(x.scales) != 1:
+                return FileTensor(self.int8_constant(x.data), TensorLayout.of(x.shape))
             value = self.constant("constant", x.steps.astype(np.int8), QParams.per_tensor(x.scales[0], x.zero))
-        else:
-            value = self.int8_constant(x.data)
-        return FileTensor(value, TensorLayout.of(x.shape))
+            return FileTensor(value, TensorLayout.of(x.shape))
+
+        return factor(a), factor(b)
 
     def _matrices(self, x: FileTensor, count: int, turned: bool) -> tuple[Value, bool]:
         """Return [1, count, rows, columns] or its transpose, and whether it is transposed.
@@ -122,7 +123,7 @@ class Sequences(Layers):
     ) -> FileTensor:
         """Normalize each row of the last `count` dimensions, then scale and shift element by element."""
         rank = len(x.shape)
-        refuse(not 1 <= count <= rank, f"it normalizes {count} dimensions of {list(x.shape)}; export the model again")
+        refuse(not 1 <= count <= rank, f"it normalizes {count} dimensions of {list(x.shape)}")
         x = self.int8_if_planned(x)
         shape = x.shape[rank - count :]
         places = {place for i in range(rank - count, rank) for place in x.layout.places(i)}
@@ -180,7 +181,7 @@ def _spread(part: Constant | None, number: float, shape: Shape) -> Array:
     """Return a constant, or one number, for each element of a shape."""
     data = np.asarray(number if part is None else part.data, np.float64)
     if data.size not in (1, math.prod(shape)) and together(data.shape, shape) != shape:
-        raise ImportModelError(f"scales or shifts {list(data.shape)} do not fit {list(shape)}; export the model again")
+        raise ImportModelError(f"scales or shifts {list(data.shape)} do not fit {list(shape)}")
     if data.size == math.prod(shape):
         return data.reshape(shape)
     return np.broadcast_to(data.reshape(()) if data.size == 1 else data, shape)

@@ -6,7 +6,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, Type, Value, verify
-from smidgen.ir.rewriting import producers, prune, rewrite, uses
+from smidgen.ir.rewriting import fuse, producers, prune, rewrite, uses
 from smidgen.ops.fusion import fuse_activations, keep_last_states, merge_pads
 from smidgen.ops.weighted import Weighted
 
@@ -68,14 +68,13 @@ class _Functions:
         above = [(v, *self.ancestors.get(v, ())) for v in read]
         shared = tuple(v for v in above[0] if all(v in other for other in above) and v.type.shape == out.type.shape)
         self.ancestors[out] = shared
-        for source in reversed(shared):
-            if len(above) > 1 or source != read[0] or not isinstance(node.op, ops.Activate | ops.Lookup):
-                found = self._known(source, out)
-                if found is not None:
-                    simple = Node(found, (source,), node.outs)
-                    self.nodes[out] = simple
-                    self.ancestors[out] = (source, *self.ancestors.get(source, ()))
-                    return simple
+        alone = len(above) == 1 and isinstance(node.op, ops.Activate | ops.Lookup)  # a function of its input already
+        for source in (v for v in reversed(shared) if not alone or v != read[0]):
+            found = self._known(source, out)
+            if found is not None:
+                self.nodes[out] = Node(found, (source,), node.outs)
+                self.ancestors[out] = (source, *self.ancestors.get(source, ()))
+                return self.nodes[out]
         return node
 
     def _known(self, source: Value, out: Value) -> Op | None:
@@ -83,24 +82,18 @@ class _Functions:
             y = self._on_grid(source, out, {source: GRID})
         if not np.isfinite(y).all():
             return None
-        leak = float(-y[np.flatnonzero(np.isclose(GRID, -1))[0]])
-        leaky = (ops.Lookup("leaky_relu", leak),) if 0 < leak < 1 else ()
-        type_ = Type(GRID.shape, "float32")
-        op: Op
-        for op in (*KNOWN, *leaky):
+        leak, type_ = float(-y[np.flatnonzero(np.isclose(GRID, -1))[0]]), Type(GRID.shape, "float32")
+        for op in (*KNOWN, *([ops.Lookup("leaky_relu", leak)] if 0 < leak < 1 else [])):
             expected = np.asarray(op.ref(Node(op, (Value("x", type_),), (Value("y", type_),)), GRID))
             if np.all(np.abs(y - expected) <= CLOSE * (1 + np.abs(expected))):
                 return op
         return None
 
     def _on_grid(self, source: Value, value: Value, known: dict[Value, Array]) -> Array:
-        if value in known:
-            return known[value]
-        if value in self.scalars:
-            return self.scalars[value]
-        node = self.nodes[value]
-        known[value] = np.asarray(node.op.ref(node, *(self._on_grid(source, v, known) for v in node.ins)))
-        return known[value]
+        if value not in known and value not in self.scalars:
+            node = self.nodes[value]
+            known[value] = np.asarray(node.op.ref(node, *(self._on_grid(source, v, known) for v in node.ins)))
+        return known[value] if value in known else self.scalars[value]
 
 
 def fold_biases(graph: Graph) -> Graph:
@@ -169,17 +162,12 @@ def sink_functions(graph: Graph) -> Graph:
 
 def flatten_means(graph: Graph) -> Graph:
     """Let a mean whose only reader flattens it return a flat vector."""
-    made_by, used = producers(graph), uses(graph)
 
-    def rule(g: Builder, node: Node) -> Node | None:
-        mean = made_by.get(node.ins[0])
-        if not isinstance(node.op, ops.Reshape) or mean is None or mean.op != ops.Mean(keep_dims=True):
-            return None
-        if used[mean.out] != 1 or node.op.shape != (1, mean.out.type.shape[3]):
-            return None
-        return Node(ops.Mean(), mean.ins, node.outs)
+    def join(mean: Node, node: Node) -> Node | None:
+        flat = mean.op == ops.Mean(keep_dims=True) and node.op == ops.Reshape((1, mean.out.type.shape[-1]))
+        return Node(ops.Mean(), mean.ins, node.outs) if flat else None
 
-    return prune(rewrite(graph, rule))
+    return fuse(graph, join)
 
 
 def crop_parts(graph: Graph) -> Graph:
@@ -193,14 +181,11 @@ def crop_parts(graph: Graph) -> Graph:
         axis, first = whole.op.axis, 0
         start, stop = node.op.start[axis], node.op.stop[axis]
         for part in whole.ins:
-            end = first + part.type.shape[axis]
-            if first <= start and stop <= end:
-                if part.type.shape == node.out.type.shape:
-                    return part
+            if first <= start and stop <= first + part.type.shape[axis]:
                 ends = (enumerate(end) for end in (node.op.start, node.op.stop))
                 moved = (tuple(n - first if i == axis else n for i, n in end) for end in ends)
-                return Node(ops.Crop(*moved), (part,), node.outs)
-            first = end
+                return part if part.type.shape == node.out.type.shape else Node(ops.Crop(*moved), (part,), node.outs)
+            first += part.type.shape[axis]
         return None
 
     return prune(rewrite(graph, rule))

@@ -16,8 +16,7 @@ import numpy as np
 from smidgen.callbacks import ignore
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
-from smidgen.ops.normalize import BatchNorm
-from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops import AvgPool, BatchNorm, MaxPool, Mean
 from smidgen.ops.weighted import Weighted, Windowed, weighted
 from smidgen.ops.window import Window
 from smidgen.threads import in_order
@@ -126,7 +125,10 @@ def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:
         return _as_channels(node, arrays[0])
     if (node.op.elementwise or isinstance(node.op, BatchNorm)) and not held[0]:
         return _elementwise(node, arrays, held)
-    return _one_by_one(node, arrays, held)
+    # One sample at a time; a node of constants alone is computed once for all.
+    count = next((len(a) for a, kept in zip(arrays, held, strict=True) if not kept), 1)
+    shown = ((a if kept else a[i] for a, kept in zip(arrays, held, strict=True)) for i in range(count))
+    return np.stack([np.asarray(node.op.ref(node, *one)) for one in shown])
 
 
 def accumulate(node: Node, x: Array, w: Array, b: Array) -> Array:
@@ -136,14 +138,14 @@ def accumulate(node: Node, x: Array, w: Array, b: Array) -> Array:
     shifted: Array = x.astype(wide) - np.array(node.ins[0].type.zero, wide) if whole else x
     if not isinstance(op, Windowed):
         acc = shifted @ w.T.astype(wide)
-    elif op.mixes_channels:
-        acc = _convolve(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type), op.groups)[:, None]
     else:
-        acc = _depthwise(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type))[:, None]
+        taps = _taps(shifted[:, 0], op.window(node.ins[1].type))
+        acc = _convolve(taps, w.astype(wide), op.groups) if op.mixes_channels else _depthwise(taps, w.astype(wide))
+        acc = acc[:, None]
     return np.asarray((acc.astype(np.int64) if whole else acc) + b)
 
 
-def _taps(x: Array, window: Window) -> Iterator[tuple[int, int, Array]]:
+def _taps(x: Array, window: Window) -> Iterator[Array]:
     """Yield for each tap of the kernel the elements it meets at every step: [samples, rows, columns, c]."""
     top, bottom, left, right = window.pad
     if any(window.pad):
@@ -154,15 +156,14 @@ def _taps(x: Array, window: Window) -> Iterator[tuple[int, int, Array]]:
     for i in range(window.size[0]):
         for j in range(window.size[1]):
             y0, x0 = i * dy, j * dx
-            yield i, j, x[:, y0 : y0 + (rows - 1) * sy + 1 : sy, x0 : x0 + (columns - 1) * sx + 1 : sx]
+            yield x[:, y0 : y0 + (rows - 1) * sy + 1 : sy, x0 : x0 + (columns - 1) * sx + 1 : sx]
 
 
-def _convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
+def _convolve(each: Iterator[Array], w: Array, groups: int) -> Array:
     """Multiply windows laid out in rows by the weights: one matrix product per group."""
-    count, wide = w.shape[0] // groups, w.shape[3]
-    taps = [tap for _, _, tap in _taps(x, window)]
+    count, wide, taps = w.shape[0] // groups, w.shape[3], list(each)
     n, rows, columns, _ = taps[0].shape
-    out = np.empty((n, rows, columns, w.shape[0]), x.dtype)
+    out = np.empty((n, rows, columns, w.shape[0]), w.dtype)
     for g in range(groups):
         parts = [tap[..., g * wide : (g + 1) * wide] for tap in taps]
         laid = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=3)
@@ -172,9 +173,9 @@ def _convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
     return out
 
 
-def _depthwise(x: Array, w: Array, window: Window) -> Array:
-    times = w.shape[3] // x.shape[3]
-    parts = ((np.repeat(tap, times, axis=3) if times > 1 else tap) * w[0, i, j] for i, j, tap in _taps(x, window))
+def _depthwise(taps: Iterator[Array], w: Array) -> Array:
+    each = zip(taps, w.reshape(-1, w.shape[3]), strict=True)
+    parts = (np.repeat(tap, w.shape[3] // tap.shape[3], axis=3) * weights for tap, weights in each)
     return reduce(lambda acc, part: np.add(acc, part, out=acc), parts)
 
 
@@ -193,13 +194,3 @@ def _as_channels(node: Node, x: Array) -> Array:
     n, _, h, w, c = x.shape
     y = np.asarray(node.op.ref(node, np.ascontiguousarray(x[:, 0].transpose(1, 2, 0, 3)).reshape(1, h, w, n * c)))
     return np.ascontiguousarray(np.moveaxis(y.reshape(*y.shape[:-1], n, c), -2, 0))
-
-
-def _one_by_one(node: Node, arrays: tuple[Array, ...], held: tuple[bool, ...]) -> Array:
-    """Run the reference one sample at a time; a node of constants alone is computed once for all."""
-    count = next((len(a) for a, kept in zip(arrays, held, strict=True) if not kept), 1)
-    made = [
-        np.asarray(node.op.ref(node, *(a if kept else a[i] for a, kept in zip(arrays, held, strict=True))))
-        for i in range(count)
-    ]
-    return np.stack(made)

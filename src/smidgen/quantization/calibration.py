@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -48,7 +49,7 @@ def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, p
         means = {v: (float(low.mean()), float(high.mean())) for v, (low, high) in extremes.items()}
         return _without_flat_ends(graph, means) | outputs
     counts = _histograms(graph, samples, ranges, passes)
-    choose = _least_error_range if method == "mse" else lambda low, high, n: _percentile_range(low, high, n, percentile)
+    choose = _least_error_range if method == "mse" else partial(_percentile_range, (1 - percentile / 100) / 2)
     return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges} | outputs
 
 
@@ -113,10 +114,9 @@ def _histograms(graph: Graph, samples: Array, ranges: dict[Value, Range], passes
     return counts
 
 
-def _percentile_range(low: float, high: float, counts: Array, percentile: float) -> Range:
-    """Return the range that leaves (100 − percentile) % of the elements out, half of them at either end."""
+def _percentile_range(out: float, low: float, high: float, counts: Array) -> Range:
+    """Return the range that leaves a share of the elements out at either end."""
     below = np.cumsum(counts) / counts.sum()
-    out = (1 - percentile / 100) / 2
     first, last = int(np.searchsorted(below, out, "right")), int(np.searchsorted(below, 1 - out))
     width = (high - low) / BINS
     return low + first * width, low + (min(last, BINS - 1) + 1) * width

@@ -1,18 +1,25 @@
-"""Passes over float graphs that leave fewer and simpler layers; each keeps what the graph computes."""
+"""Passes over float graphs that keep what they compute: folds into fewer layers, and cross-layer equalization.
 
-from collections.abc import Callable
+Equalization brings channels of very different ranges closer. y = B · f(A x) is the same when channel i of A is divided
+by s and what reads it in B multiplied, as long as f(s·x) = s·f(x): so for no activation and for ReLU, and for pools,
+means and gates on the way. ReLU6 has no such s and is left alone.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, Value
 from smidgen.ir.rewriting import producers, readers, rewrite, uses
-from smidgen.ops.conv import Depthwise
-from smidgen.ops.elementwise import Activate, Add, Mul
 from smidgen.ops.fusion import fuse_activations, merge_pads
-from smidgen.ops.normalize import BatchNorm
-from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
 from smidgen.ops.weighted import Weighted, Windowed, weighted
+from smidgen.quantization.batch import Passes
+
+HOMOGENEOUS = ("none", "relu")
+LARGEST_FACTOR = 32.0  # a channel is never scaled by more: dead ones stay numbers
 
 
 def _layer(g: Builder, op: Op, x: Value, w: Array, b: Array, outs: tuple[Value, ...]) -> Node:
@@ -28,11 +35,11 @@ def drop_idle(graph: Graph) -> Graph:
     def rule(g: Builder, node: Node) -> Value | None:
         op, x = node.op, node.ins[0]
         idle = (
-            (isinstance(op, Reshape) and op.shape == x.type.shape)
-            or (isinstance(op, Transpose) and op.perm == tuple(range(len(op.perm))))
-            or (isinstance(op, Pad) and not any((*op.before, *op.after)))
-            or (isinstance(op, Activate) and op.activation == "none")
-            or (isinstance(op, Concat) and len(node.ins) == 1)
+            (isinstance(op, ops.Reshape) and op.shape == x.type.shape)
+            or (isinstance(op, ops.Transpose) and op.perm == tuple(range(len(op.perm))))
+            or (isinstance(op, ops.Pad) and not any((*op.before, *op.after)))
+            or (isinstance(op, ops.Activate) and op.activation == "none")
+            or (isinstance(op, ops.Concat) and len(node.ins) == 1)
         )
         return x if idle else None
 
@@ -85,51 +92,43 @@ class Affine:
 def affine(graph: Graph, node: Node) -> Affine | None:
     """Return a node as an affine map by constants; None if it is none."""
     op, channels = node.op, node.ins[0].type.shape[-1] if node.ins[0].type.shape else 1
-    if isinstance(op, BatchNorm):
+    if isinstance(op, ops.BatchNorm):
         held = [graph.constants.get(v) for v in node.ins[1:]]
         return None if held[0] is None or held[1] is None else Affine(node.ins[0], held[0], held[1])
-    if not isinstance(op, Mul | Add) or node.out.type.dtype != "float32":
+    if not isinstance(op, ops.Mul | ops.Add) or node.out.type.dtype != "float32":
         return None
     data = graph.constants.get(node.ins[1])
     if data is None or node.ins[0] in graph.constants or data.size not in (1, data.shape[-1] if data.ndim else 1):
         return None
     along = np.broadcast_to(data.reshape(-1), (channels,))
     one, none = np.ones(channels, np.float32), np.zeros(channels, np.float32)
-    scale, shift = (along, none) if isinstance(op, Mul) else (one, along)
+    scale, shift = (along, none) if isinstance(op, ops.Mul) else (one, along)
     return Affine(node.ins[0], scale, shift, op.activation)
 
 
 def fold_back(graph: Graph) -> Graph:
-    """Fold affine maps into the convolution, depthwise or dense layer before them."""
-    pairs = _joined(graph, lambda before, node: affine(graph, node) is not None)
+    """Fold affine maps into the convolution, depthwise or dense layer before them, where nothing else reads that."""
+    used, made_by = uses(graph), producers(graph)
+    pairs: dict[Value, tuple[Node, Affine]] = {}
+    for node in graph.nodes:
+        before, found = made_by.get(node.ins[0]), affine(graph, node)
+        if before is None or found is None or used[node.ins[0]] != 1 or not isinstance(before.op, Weighted):
+            continue
+        if before.op.activation == "none" and _weights(graph, before) is not None:
+            pairs[node.outs[0]] = before, found
 
     def rule(g: Builder, node: Node) -> Node | None:
-        if (before := pairs.get(node.outs[0])) is None:
+        if node.outs[0] not in pairs:
             return None
-        found, held = affine(graph, node), _weights(graph, before)
-        assert found is not None
+        before, found = pairs[node.outs[0]]
+        held, scale = _weights(graph, before), found.scale.astype(np.float64)
         assert held is not None
         w, b = held
-        scale = found.scale.astype(np.float64)
-        along = weighted(before).along_outputs(scale, w)
         op = replace(before.op, activation=found.activation)  # type: ignore[call-arg]
-        return _layer(g, op, before.ins[0], w * along, b * scale + found.shift, before.outs)
+        changed = w * weighted(before).along_outputs(scale, w), b * scale + found.shift
+        return _layer(g, op, before.ins[0], *changed, before.outs)
 
-    return rewrite(graph, rule, set(pairs.values()))
-
-
-def _joined(graph: Graph, fits: Callable[[Node, Node], bool]) -> dict[Value, Node]:
-    """Return the linear layer that a node can join, by the node's output: the layer before it, with no other reader."""
-    used, made_by = uses(graph), producers(graph)
-    found = {}
-    for node in graph.nodes:
-        before = made_by.get(node.ins[0])
-        if before is None or used[node.ins[0]] != 1 or not isinstance(before.op, Weighted):
-            continue
-        if before.op.activation == "none" and _weights(graph, before) is not None and fits(before, node):
-            found[node.outs[0]] = before
-            made_by.pop(node.outs[0], None)  # one map at a time: the next joins in the next round
-    return found
+    return rewrite(graph, rule, {before for before, _ in pairs.values()})
 
 
 def _weights(graph: Graph, node: Node) -> tuple[Array, Array] | None:
@@ -142,35 +141,25 @@ def fold_forward(graph: Graph) -> Graph:
     """Fold affine maps into the linear layers that read them, if those alone do and no padding would see the shift."""
     maps = {node.out: found for node in graph.nodes if (found := affine(graph, node)) and found.activation == "none"}
     read_by = readers(graph)
-    gone = {
-        value
-        for value, found in maps.items()
-        if value not in graph.outputs and all(_takes(graph, node, value, found) for node in read_by.get(value, ()))
-    }
+
+    def takes(node: Node, value: Value) -> bool:
+        if not isinstance(node.op, Weighted) or value in node.ins[1:] or _weights(graph, node) is None:
+            return False
+        return not any(node.op.pad) or not np.any(maps[value].shift)
+
+    inner = (value for value in maps if value not in graph.outputs)
+    gone = {value for value in inner if all(takes(node, value) for node in read_by.get(value, ()))}
 
     def rule(g: Builder, node: Node) -> Node | None:
         if node.ins[0] not in gone or not isinstance(node.op, Weighted):
             return None
-        found, held = maps[node.ins[0]], _weights(graph, node)
+        found, held, op = maps[node.ins[0]], _weights(graph, node), node.op
         assert held is not None
         w, b = held
-        return _layer(g, node.op, found.x, *_after(node, found, w, b), node.outs)
+        scale, shift = (op.along_inputs(numbers.astype(np.float64), w) for numbers in (found.scale, found.shift))
+        return _layer(g, op, found.x, w * scale, b + op.sum_outputs(w * shift), node.outs)
 
     return rewrite(graph, rule, {node for node in graph.nodes if node.outs[0] in gone})
-
-
-def _takes(graph: Graph, node: Node, value: Value, found: Affine) -> bool:
-    op = node.op
-    if not isinstance(op, Weighted) or value in node.ins[1:] or _weights(graph, node) is None:
-        return False
-    return not any(op.pad) or not np.any(found.shift)
-
-
-def _after(node: Node, found: Affine, w: Array, b: Array) -> tuple[Array, Array]:
-    """Return weights and bias of a layer that reads x instead of x · scale + shift."""
-    op = weighted(node)
-    scale, shift = (op.along_inputs(numbers.astype(np.float64), w) for numbers in (found.scale, found.shift))
-    return w * scale, b + op.sum_outputs(w * shift)
 
 
 def settle_affine(graph: Graph) -> Graph:
@@ -182,12 +171,12 @@ def settle_affine(graph: Graph) -> Graph:
             return None
         name, shape = node.out.name, found.x.type.shape
         if len(shape) == 4 and shape[0] == 1:
-            op = Depthwise(activation=found.activation)
+            op = ops.Depthwise(activation=found.activation)
             return _layer(g, op, found.x, found.scale.reshape(1, 1, 1, -1), found.shift, node.outs)
-        if not isinstance(node.op, BatchNorm):
+        if not isinstance(node.op, ops.BatchNorm):
             return None
         scale, shift = (g.constant(f"{name}.{n}", a) for n, a in (("scale", found.scale), ("shift", found.shift)))
-        return Node(Add(), (g.emit(Mul(), found.x, scale, name=f"{name}.scaled"), shift), node.outs)
+        return Node(ops.Add(), (g.emit(ops.Mul(), found.x, scale, name=f"{name}.scaled"), shift), node.outs)
 
     return rewrite(graph, rule)
 
@@ -205,3 +194,94 @@ def fold(graph: Graph) -> Graph:
         for one in FOLDS:
             graph = one(graph)
     return graph
+
+
+def equalise(graph: Graph, samples: Array, passes: Passes) -> Graph:
+    """Scale channels between layers that only feed each other, by the ranges they take on the samples.
+
+    A depthwise layer has a scale for every channel it reads, so that its inputs could have one range; for other layers
+    the aim is the geometric mean between equal activations and equal weights. Channels go half the way there, in
+    octaves: a few images show a range only roughly.
+    """
+    links = _links(graph)
+    if not links:
+        return graph
+    largest = _channel_maxima(graph, samples, {before.out for before, _ in links}, passes)
+    constants = dict(graph.constants)
+    for before, after in links:
+        factor = _factor(after, constants, largest[before.out])
+        _, w, b = before.ins
+        along = weighted(before).along_outputs(factor, constants[w])
+        constants[w], constants[b] = constants[w] / along, constants[b] / factor
+        for node in after:
+            w = node.ins[1]
+            constants[w] = constants[w] * weighted(node).along_inputs(factor, constants[w])
+    return replace(graph, constants=constants)
+
+
+def _links(graph: Graph) -> list[tuple[Node, tuple[Node, ...]]]:
+    """Return layers with unshared weights, each with its readers, all of which can exchange factors with it."""
+    held = Counter(v for node in graph.nodes for v in node.ins if v in graph.constants)
+    read_by = readers(graph)
+
+    def unshared(node: Node) -> bool:
+        return all(held[v] == 1 for v in node.ins[1:])
+
+    links = []
+    for node in graph.nodes:
+        if isinstance(node.op, Weighted) and node.op.activation in HOMOGENEOUS and unshared(node):
+            after = _layers_after(graph, read_by, node.out)
+            if after and all(unshared(other) for other in after):
+                links.append((node, after))
+    return links
+
+
+def _layers_after(graph: Graph, read_by: Mapping[Value, tuple[Node, ...]], value: Value) -> tuple[Node, ...]:
+    """Return the layers that read a map; none if a channel's factor would reach something else."""
+    found: list[Node] = []
+    reached = [value]
+    for at in reached:
+        if at in graph.outputs:
+            return ()
+        for node in read_by.get(at, ()):
+            if isinstance(node.op, Weighted) and at not in node.ins[1:]:
+                found.append(node)
+                continue
+            # A positive factor on a channel of one input becomes the same factor on the output's channel.
+            alike = len({v.type.shape[-1:] for v in (*node.ins, *node.outs)}) == 1
+            passes = isinstance(node.op, ops.Mean | ops.Activate | ops.Mul | ops.AvgPool | ops.MaxPool)
+            passes = passes and getattr(node.op, "activation", "none") in HOMOGENEOUS
+            if not alike or not passes or sum(v in reached for v in node.ins) != 1:  # not a product with itself
+                return ()
+            reached.append(node.out)
+    return () if any(weighted(node).groups > 1 for node in found) else tuple(found)
+
+
+def _channel_maxima(graph: Graph, samples: Array, wanted: set[Value], passes: Passes) -> dict[Value, Array]:
+    """Return the largest magnitude in each channel."""
+
+    def look(value: Value, array: Array) -> Array | None:
+        return np.abs(array).max(axis=tuple(range(array.ndim - 1))) if value in wanted else None
+
+    largest: dict[Value, Array] = {}
+    for part in passes.look(graph, samples, look, "equalising"):
+        for value, found in part.items():
+            largest[value] = np.maximum(largest.get(value, 0), found)
+    return largest
+
+
+def _factor(after: tuple[Node, ...], constants: dict[Value, Array], largest: Array) -> Array:
+    """Return the divisor of each channel; 1 for a dead channel."""
+    mixing = [node for node in after if weighted(node).mixes_channels]
+    if not mixing:
+        wanted = largest / (largest.max() or 1.0)
+    else:
+        # The largest weight on each channel that a layer reads, as a share of the largest on any.
+        held = [np.abs(constants[node.ins[1]]) for node in mixing]
+        most = [weights.max(axis=tuple(range(weights.ndim - 1))) for weights in held]
+        weights = np.max([part / (part.max() or 1.0) for part in most], axis=0)
+        wanted = np.sqrt(largest / np.where(weights > 0, weights, 1))
+        wanted = np.where(weights > 0, wanted, 0)
+        wanted /= np.median(wanted[wanted > 0]) if (wanted > 0).any() else 1.0
+    half = np.sqrt(np.where(wanted > 0, wanted, 1.0))
+    return np.asarray(np.clip(half, 1 / LARGEST_FACTOR, LARGEST_FACTOR), np.float32)

@@ -5,34 +5,29 @@ from dataclasses import replace
 
 import numpy as np
 
-from smidgen import numerics
+from smidgen import numerics, ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
-from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.dense import Dense
-from smidgen.ops.elementwise import Activate, Add, Maximum, Mul, Requantize
-from smidgen.ops.gru import Gru
-from smidgen.ops.log_softmax import LogSoftmax
-from smidgen.ops.lookup import Lookup, PRelu
-from smidgen.ops.lstm import Lstm
-from smidgen.ops.matmul import MatMul
-from smidgen.ops.normalize import Normalize, rounded_constants
-from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops.normalize import rounded_constants
 from smidgen.ops.recurrence import Recurrent
-from smidgen.ops.resize import Pick, ResizeBilinear
-from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
-from smidgen.ops.softmax import Softmax
-from smidgen.ops.unit_norm import UNIT, UnitNorm
+from smidgen.ops.unit_norm import UNIT
 from smidgen.ops.weighted import Weighted, weighted
 from smidgen.quantization.batch import Values, accumulate
 from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 
 # The output has the input's quantization.
-KEEPS_QUANTIZATION = (MaxPool, AvgPool, Crop, Pad, Pick, Reshape, ResizeBilinear, Transpose)
-ONE_QUANTIZATION = (Concat, Maximum)  # inputs and output have the same
+KEEPS_QUANTIZATION = (
+    ops.MaxPool, ops.AvgPool, ops.Crop, ops.Pad, ops.Pick, ops.Reshape, ops.ResizeBilinear, ops.Transpose,
+)  # fmt: skip
+ONE_QUANTIZATION = (ops.Concat, ops.Maximum)  # inputs and output have the same
 # The output has a new one.
-NEW_QUANTIZATION = (Activate, Add, Gru, Lstm, MatMul, Mul, Mean, Lookup, Normalize, PRelu)
-FIXED: Mapping[type[Op], QParams] = {kind: kind.output for kind in (Softmax, LogSoftmax)} | {UnitNorm: UNIT}
+NEW_QUANTIZATION = (
+    Weighted, Recurrent, ops.Activate, ops.Add, ops.MatMul, ops.Mul, ops.Mean, ops.Lookup, ops.Normalize, ops.PRelu,
+)  # fmt: skip
+FIXED: Mapping[type[Op], QParams] = {
+    ops.Softmax: ops.Softmax.output, ops.LogSoftmax: ops.LogSoftmax.output, ops.UnitNorm: UNIT,
+}  # fmt: skip
+WITH_CONSTANTS = Weighted | Recurrent | ops.Normalize  # all inputs but the first are constants
 WEIGHT_STEPS = 127
 LARGEST_BIAS = 2**29  # leaves the accumulator room for the products
 NEARLY = 2**-13  # of a step: float32 puts halves a little off
@@ -54,17 +49,11 @@ def input_scale(preprocessing: Preprocessing, channels: int) -> QParams:
 def check_ops(graph: Graph) -> None:
     """Raise QuantizationError if an op has no int8 form."""
     for node in graph.nodes:
-        if not isinstance(
-            node.op, (Conv2D, Depthwise, Dense, *KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION, *FIXED)
-        ):
-            raise QuantizationError(
-                f"{type(node.op).__name__}, which gives %{node.outs[0].name}, has no int8 form; leave it out"
-            )
-        held = isinstance(node.op, Weighted | Recurrent | Normalize)
-        if held and not all(v in graph.constants for v in node.ins[1:]):
-            raise QuantizationError(
-                f"{type(node.op).__name__}, which gives %{node.out.name}, computes its weights; they must be constants"
-            )
+        what = f"{type(node.op).__name__}, which gives %{node.outs[0].name},"
+        if not isinstance(node.op, (*KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION, *FIXED)):
+            raise QuantizationError(f"{what} has no int8 form; leave it out")
+        if isinstance(node.op, WITH_CONSTANTS) and not all(v in graph.constants for v in node.ins[1:]):
+            raise QuantizationError(f"{what} computes its weights; they must be constants")
 
 
 def share_scales(graph: Graph, ranges: Mapping[Value, Range], given: QParams | None) -> dict[Value, QParams]:
@@ -103,7 +92,7 @@ def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
     values = {v: g.input(v.name, Type(v.type.shape, "int8", scales[v])) for v in graph.inputs}
     for node in graph.nodes:
         q, op = scales[node.out], node.op
-        if isinstance(op, Weighted | Recurrent | Normalize):
+        if isinstance(op, WITH_CONSTANTS):
             x = values[node.ins[0]]
             ins: tuple[Value, ...] = (x, *_constants(g, node, [graph.constants[v] for v in node.ins[1:]], x.type, q))
         else:
@@ -120,7 +109,7 @@ def _operand(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Val
         q = q or scale_of((float(data.min()), float(data.max())))
         return g.constant(value.name, numerics.quantize(data, q), q)
     made = values[value]
-    return made if q in (None, made.type.q) else g.emit(Requantize(), made, q=q, name=f"{made.name}.requantized")
+    return made if q in (None, made.type.q) else g.emit(ops.Requantize(), made, q=q, name=f"{made.name}.requantized")
 
 
 def _constants(g: Builder, node: Node, held: list[Array], x: Type, q: QParams) -> tuple[Value, ...]:
@@ -128,7 +117,7 @@ def _constants(g: Builder, node: Node, held: list[Array], x: Type, q: QParams) -
     if isinstance(node.op, Recurrent):
         return _gate_constants(g, node, held, x.scale, q.one)
     _, first, second = node.ins
-    if isinstance(node.op, Normalize):  # scales in int16, shifts in parts of the output's step
+    if isinstance(node.op, ops.Normalize):  # scales in int16, shifts in parts of the output's step
         rounded = rounded_constants(held[0], held[1], q)
         return g.constant(first.name, rounded.scale, rounded.q), g.constant(second.name, rounded.shift)
     (w, b), axis = held, weighted(node).weight_axis
@@ -140,7 +129,7 @@ def _constants(g: Builder, node: Node, held: list[Array], x: Type, q: QParams) -
 def _without_redundant_activation(op: Op, shape: tuple[int, ...], q: QParams) -> Op:
     """Drop an activation whose limits are those of int8: saturation does the same."""
     activation = getattr(op, "activation", "none")
-    if activation == "none" or isinstance(op, Activate):
+    if activation == "none" or isinstance(op, ops.Activate):
         return op
     limits = numerics.activation_range(activation, Type(shape, "int8", q))
     return replace(op, activation="none") if limits == (numerics.INT8_MIN, numerics.INT8_MAX) else op  # type: ignore[call-arg]
@@ -194,7 +183,11 @@ def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array)
             ints.run(node)
         elif isinstance(node.op, Weighted):
             sums, wanted = accumulate(node, *ints.of(node)), accumulate(twin, *reals.of(twin))
-            off = _mean_error(node, sums, wanted)
+            axes, w = tuple(range(sums.ndim - 1)), node.ins[1].type.q
+            assert w is not None
+            step = node.ins[0].type.scale * np.array(w.scale)  # of the accumulator
+            errors = sums.mean(axis=axes) - wanted.mean(axis=axes, dtype=np.float64) / step
+            off = np.rint(np.clip(errors, -LARGEST_BIAS, LARGEST_BIAS)).astype(np.int64)
             bias = np.clip(constants[node.ins[2]] - off, -2 * LARGEST_BIAS, 2 * LARGEST_BIAS)
             constants[node.ins[2]] = bias.astype(np.int32)
             ints.keep(node, node.op.finish(node, sums - off))
@@ -203,13 +196,3 @@ def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array)
             ints.run(node)
             reals.run(twin)
     return graph
-
-
-def _mean_error(node: Node, sums: Array, wanted: Array) -> Array:
-    """Return the mean error of each channel in steps of its accumulator."""
-    w = node.ins[1].type.q
-    assert w is not None
-    step = node.ins[0].type.scale * np.array(w.scale)
-    axes = tuple(range(sums.ndim - 1))
-    errors = sums.mean(axis=axes) - wanted.mean(axis=axes, dtype=np.float64) / step
-    return np.asarray(np.rint(np.clip(errors, -LARGEST_BIAS, LARGEST_BIAS)), np.int64)

@@ -89,12 +89,9 @@ class PixelChoice:
 
 
 def settle_pixels(
-    graph: Graph,
-    images: Sequence[Array],
-    labelled: Samples | None = None,
-    given: GivenPixels = None,
+    graph: Graph, images: Sequence[Array], labelled: Samples | None = None, given: GivenPixels = None,
     passes: Passes | None = None,
-) -> PixelChoice | None:
+) -> PixelChoice | None:  # fmt: skip
     """Return how pictures enter a graph: as given, as it states, as its first layers imply, or as the data show.
 
     None where nothing has to be known: for other samples, and for int8, whose scale tells. A QuantizationError asks for
@@ -313,15 +310,14 @@ def named_by_layers(graph: Graph, conventions: Conventions) -> str | None:
         means = -shift / scale
     if np.all((means > LARGE) & (means < 255)):
         return BYTES if BYTES in conventions else None
-    found = [name for name in BARE if name in conventions and _normalizes(conventions[name], scale, shift)]
+    found = []
+    for name in (name for name in BARE if name in conventions):
+        low, high = np.sort(conventions[name].numbers(len(scale))[[0, 255]] * scale + shift, axis=0)
+        spread = high - low
+        near = np.all((low <= BESIDE * spread) & (high >= -BESIDE * spread))
+        if near and np.all((spread >= NORMALIZED[0]) & (spread <= NORMALIZED[1])):
+            found.append(name)
     return found[0] if len(found) == 1 else None
-
-
-def _normalizes(usual: Preprocessing, scale: Array, shift: Array) -> bool:
-    low, high = np.sort(usual.numbers(len(scale))[[0, 255]] * scale + shift, axis=0)
-    spread = high - low
-    near = np.all((low <= BESIDE * spread) & (high >= -BESIDE * spread))
-    return bool(near and np.all((spread >= NORMALIZED[0]) & (spread <= NORMALIZED[1])))
 
 
 def _first_map(graph: Graph) -> tuple[Array, Array]:

@@ -17,8 +17,7 @@ from smidgen.ir import Array, Graph, verify
 from smidgen.ir.log_mel import LogMel
 from smidgen.quantization.batch import BATCH, Passes, ProgressCallback, QuantizationProgress
 from smidgen.quantization.calibration import METHODS, Method, QuantizationError, calibrate, fit_cells
-from smidgen.quantization.equalization import equalise
-from smidgen.quantization.folding import fold
+from smidgen.quantization.folding import equalise, fold
 from smidgen.quantization.int8 import check_ops, correct_biases, input_scale, round_graph, share_scales
 from smidgen.quantization.pixels import GivenPixels, PixelChoice, labels_for, settle_pixels
 from smidgen.quantization.report import Accuracy, QuantizationReport, compare, scored_classes, top1
@@ -62,16 +61,10 @@ class Quantized:
 
 
 def quantize(
-    graph: Graph,
-    images: Sequence[Array],
-    recipe: Recipe | None = None,
-    *,
-    labelled: Samples | None = None,
-    preprocessing: GivenPixels = None,
-    tried: Samples | None = None,
-    threads: int | None = None,
+    graph: Graph, images: Sequence[Array], recipe: Recipe | None = None, *, labelled: Samples | None = None,
+    preprocessing: GivenPixels = None, tried: Samples | None = None, threads: int | None = None,
     on_progress: ProgressCallback = ignore,
-) -> Quantized:
+) -> Quantized:  # fmt: skip
     """Return an int8 graph from a float one and samples of its input.
 
     `images` are uint8 [height, width, 1 or 3] of any size, or tensors of the input's shape in float32 or uint8; every
@@ -93,7 +86,10 @@ def quantize(
     real = replace(real, preprocessing=choice.preprocessing if choice else front_end)
     verify(real)
     samples = _samples(real, images, passes.threads)
-    used, others = _split_samples(len(samples))
+    # Every fifth sample sets no range and is compared with; all do both where there are too few.
+    places = np.arange(len(samples))
+    apart = places % HELD_OUT == HELD_OUT - 1
+    used, others = (places[~apart], places[apart]) if len(places) >= HELD_OUT * FEWEST else (places, places)
     if recipe.equalise:
         real = equalise(real, samples[used], passes)
     real = fit_cells(real, samples[used], passes)
@@ -107,16 +103,12 @@ def quantize(
         rounded = correct_biases(real, rounded, samples[corrected], integers[corrected])
     seen = _evenly_spaced(others, COMPARED)
     found = compare(real, rounded, samples[seen], integers[seen], passes)
-    known = _accuracy(real, rounded, labelled, passes)
+    known = None
+    if labelled is not None:
+        known = Accuracy(len(labelled), *(top1(one, labelled, passes) for one in (real, rounded)))
     counts, alike = (len(used), len(seen), len(used) < len(samples)), bool((samples == samples[:1]).all())
     report = QuantizationReport(graph.name, recipe.method, *counts, *found, known, alike)
     return Quantized(rounded, report, choice)
-
-
-def _accuracy(real: Graph, rounded: Graph, labelled: Samples | None, passes: Passes) -> Accuracy | None:
-    if labelled is None:
-        return None
-    return Accuracy(len(labelled), top1(real, labelled, passes), top1(rounded, labelled, passes))
 
 
 def quantize_with(
@@ -146,13 +138,6 @@ def _check_labels(graph: Graph, labelled: Samples | None) -> None:
         )
 
 
-def _split_samples(count: int) -> tuple[Array, Array]:
-    """Return the samples that set ranges and those to compare with: every fifth, or all if there are too few."""
-    places = np.arange(count)
-    apart = places % HELD_OUT == HELD_OUT - 1
-    return (places[~apart], places[apart]) if count >= HELD_OUT * FEWEST else (places, places)
-
-
 def _evenly_spaced(places: Array, most: int) -> Array:
     """Return at most `most` of them, evenly spaced."""
     return places[:: math.ceil(len(places) / most)]
@@ -169,12 +154,8 @@ def _check_float(graph: Graph) -> None:
             f"{graph.name} holds state, which learns or is carried from run to run; quantize the model it came from"
         )
     for value, data in graph.constants.items():
-        if not np.isfinite(data).all():
-            bad = int((~np.isfinite(data)).sum())
-            raise QuantizationError(
-                f"%{value.name} of {graph.name} holds {bad} of {data.size} elements that are not finite; "
-                "fix the weights"
-            )
+        if bad := int((~np.isfinite(data)).sum()):
+            raise QuantizationError(f"%{value.name} holds {bad} of {data.size} elements not finite; fix the weights")
 
 
 def _check_samples(graph: Graph, images: Sequence[Array]) -> None:
@@ -184,14 +165,11 @@ def _check_samples(graph: Graph, images: Sequence[Array]) -> None:
             f"{len(images)} samples are too few to calibrate {graph.name} with; give at least {FEWEST}, better "
             "about 100"
         )
-    pictures = sum(kind_of(image, graph.image.type) == "picture" for image in images)
-    if pictures == len(images):
-        if all(image.min() == image.max() for image in images):
-            raise QuantizationError(f"all {len(images)} images show a single colour each; calibrate with real ones")
-    elif pictures:
-        raise QuantizationError(
-            f"{pictures} of {len(images)} samples are pictures, the others tensors; give {graph.name} one kind"
-        )
+    count, pictures = len(images), sum(kind_of(image, graph.image.type) == "picture" for image in images)
+    if pictures == count and all(image.min() == image.max() for image in images):
+        raise QuantizationError(f"all {count} images show a single colour each; calibrate with real ones")
+    if 0 < pictures < count:
+        raise QuantizationError(f"{pictures} of {count} samples are pictures, the others tensors; give one kind")
 
 
 def _samples(graph: Graph, images: Sequence[Array], threads: int) -> Array:

@@ -11,8 +11,7 @@ from smidgen.data import as_input, pixel_encoding
 from smidgen.data.samples import Samples
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
-from smidgen.ops.elementwise import Requantize
-from smidgen.ops.lookup import Lookup
+from smidgen.ops import Lookup, Requantize
 from smidgen.quantization.batch import Passes, run_batch, run_node, scores_of
 from smidgen.quantization.calibration import functions_of
 
@@ -106,14 +105,6 @@ def _decibels(ratio: float | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """Results of a few samples: squares of each layer's signal, all its noise and the noise it adds; equal choices."""
-
-    squares: dict[str, Array]
-    same: int
-
-
-@dataclass(frozen=True)
 class _Comparison:
     """Two graphs side by side on the same samples."""
 
@@ -122,8 +113,11 @@ class _Comparison:
     nodes: dict[str, Node]  # of the rounded graph, by their outputs
     functions: dict[str, Lookup]
 
-    def run(self, samples: Array, integers: Array) -> _Batch:
-        """Run both graphs: `samples` are the float graph's input, `integers` the same as int8."""
+    def run(self, samples: Array, integers: Array) -> tuple[int, dict[str, Array]]:
+        """Run both graphs: `samples` are the float graph's input, `integers` the same as int8.
+
+        Return how many choices are equal, and the squares of each layer's signal, all its noise and the noise it adds.
+        """
         got: dict[str, Array] = {}
         run_batch(self.rounded, integers, lambda v, array: got.update({v.name: array}))
         floats: dict[str, Array] = {}
@@ -142,7 +136,7 @@ class _Comparison:
         run_batch(self.real, samples, look)
         a, b = (found[graph.outputs[0].name] for found, graph in ((floats, self.real), (got, self.rounded)))
         tops = [array.reshape(len(array), -1).argmax(axis=1) for array in (a, b)]
-        return _Batch(squares, int((tops[0] == tops[1]).sum()))
+        return int((tops[0] == tops[1]).sum()), squares
 
     def _seen(self, name: str, array: Array) -> Array:
         """Return a layer's output for comparison, after the function that is its only reader."""
@@ -157,10 +151,6 @@ class _Comparison:
         source = node.ins[0] if node is not None and isinstance(node.op, Requantize) else value
         assert value.type.q is not None
         return quantize(floats[source.name], value.type.q)
-
-
-def _decibels_of(signal: float, *noises: float) -> tuple[float | None, ...]:
-    return tuple(10 * math.log10(signal / noise) if signal and noise else None for noise in noises)
 
 
 def scored_classes(graph: Graph) -> int | None:
@@ -187,11 +177,13 @@ def compare(
     nodes = {node.out.name: node for node in rounded.nodes}
     both = _Comparison(real, rounded, nodes, functions_of(rounded))
     same, squares = 0, {name: np.zeros(3) for name in nodes}
-    for batch in passes.each(lambda at: both.run(samples[at], integers[at]), len(samples), "comparing"):
-        same += batch.same
-        for name, found in batch.squares.items():
+    for equal, seen in passes.each(lambda at: both.run(samples[at], integers[at]), len(samples), "comparing"):
+        same += equal
+        for name, found in seen.items():
             squares[name] += found
-    ratios = {name: _decibels_of(*found.tolist()) for name, found in squares.items()}
+    ratios: dict[str, tuple[float | None, ...]] = {}
+    for name, (signal, *noises) in ((name, found.tolist()) for name, found in squares.items()):
+        ratios[name] = tuple(10 * math.log10(signal / noise) if signal and noise else None for noise in noises)
     known = {node.out.name for node in real.nodes}
     layers = tuple(
         LayerNoise(name, type(node.op).__name__, type_.shape, type_.scale, type_.zero, *ratios[name])

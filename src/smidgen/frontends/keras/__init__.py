@@ -12,9 +12,8 @@ from pathlib import Path
 from smidgen.data.files import MEMORY, Budget, read_whole, read_zip
 from smidgen.errors import GraphError, ImportModelError, located, refuse
 from smidgen.frontends.fields import Record
-from smidgen.frontends.keras.call import LayerCall
 from smidgen.frontends.keras.hdf5 import SIGNATURE, Dataset, Hdf5Group, array_of, read_hdf5
-from smidgen.frontends.keras.layers import LAYERS
+from smidgen.frontends.keras.layers import LAYERS, LayerCall
 from smidgen.frontends.tidy import tidy
 from smidgen.ir import Array, Builder, Graph, Type, Value
 from smidgen.ir.types import identifier
@@ -25,6 +24,7 @@ MAX_DEPTH = 8  # of models within models
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")  # of layers in a file of weights
 SAVE = "save the model with keras' own model.save()"
+INSTEAD = "convert it to .tflite or .onnx, or leave them out (docs/internals/keras.md lists what is read)"
 Tensor = tuple[str, int, int]  # a result of a layer's call: the layer, which of its calls, which of its outputs
 Owner = tuple[str, str]  # the layer of the model that contains the weights, and the layer that they belong to
 Weights = Mapping[Owner, tuple[Dataset, ...]]
@@ -35,10 +35,11 @@ def read_keras(path: Path, memory: int = MEMORY) -> Graph:
     budget = Budget(memory)
     try:
         stored = _read_stored(path, budget)
-        _check_known(stored.model)
+        unknown = Counter(kind for kind in _kinds(stored.model, 0) if kind not in (*LAYERS, *MODELS, "InputLayer"))
+        counted = ", ".join(f"{count} × {kind[:60]}" for kind, count in sorted(unknown.items()))
+        refuse(unknown, f"not supported are {counted}; {INSTEAD}")
         reading = _Reading(stored, budget, Builder(identifier(path.stem) or "model"))
-        outputs = reading.model(stored.model, (), "", 0)
-        return tidy(reading.builder.graph(*outputs))
+        return tidy(reading.builder.graph(*reading.model(stored.model, (), "", 0)))
     except ImportModelError as error:
         text = str(error)
         raise ImportModelError(text if text.startswith(path.name) else f"{path.name}: {text}") from None
@@ -91,7 +92,10 @@ def _legacy_weights(root: Hdf5Group) -> Weights:
     for top, group in root.members.items():
         if not isinstance(group, Hdf5Group):
             continue
-        for name in _weight_names(group):
+        # Names are in one attribute or, if they were too long for it, in several numbered ones.
+        numbered = (f"weight_names{number}" for number in range(len(group.attributes)))
+        given = [group.attributes.get(key, ()) for key in ("weight_names", *numbered)]
+        for name in (name for names in given for name in ((names,) if isinstance(names, str) else names)):
             *parents, last = name.split("/")
             held = group.group(*parents)
             dataset = held.members.get(last) if held else None
@@ -100,14 +104,6 @@ def _legacy_weights(root: Hdf5Group) -> Weights:
             owner = top, parents[-1] if parents else top
             found[owner] = (*found.get(owner, ()), dataset)
     return found
-
-
-def _weight_names(group: Hdf5Group) -> Iterator[str]:
-    """Yield the names in one attribute or, if they were too long for it, in several numbered ones."""
-    numbered = (f"weight_names{number}" for number in range(len(group.attributes)))
-    for key in ("weight_names", *numbered):
-        found = group.attributes.get(key, ())
-        yield from found if isinstance(found, tuple) else (found,)
 
 
 def _weights(root: Hdf5Group, model: Record, top: str = "") -> Iterator[tuple[Owner, tuple[Dataset, ...]]]:
@@ -137,17 +133,6 @@ def _group_names(model: Record) -> Iterator[tuple[str, Record]]:
         stem = re.sub("([a-z])([A-Z])", r"\1_\2", text).lower()
         yield (f"{stem}_{counts[stem]}" if counts[stem] else stem), layer
         counts[stem] += 1
-
-
-def _check_known(model: Record) -> None:
-    """Raise if layers have no rule, naming all of them at once."""
-    unknown = Counter(kind for kind in _kinds(model, 0) if kind not in (*LAYERS, *MODELS, "InputLayer"))
-    if unknown:
-        counted = ", ".join(f"{count} × {kind[:60]}" for kind, count in sorted(unknown.items()))
-        raise ImportModelError(
-            f"not supported are {counted}; convert it to .tflite or .onnx, or leave them out "
-            "(docs/internals/keras.md lists what is read)"
-        )
 
 
 def _kinds(layer: Record, depth: int) -> Iterator[str]:
@@ -217,8 +202,7 @@ class _Reading:
         layers = {_name(layer): layer for layer in _layers(model)}
         names = list(_tensors(config.entry("input_layers")))
         for place, tensor in enumerate(names):
-            if tensor[0] not in layers:
-                raise ImportModelError(f"the input '{tensor[0][:60]}' is none of the layers")
+            refuse(tensor[0] not in layers, f"the input '{tensor[0][:60]}' is none of the layers")
             values[tensor] = ins[place] if place < len(ins) else self._input(layers[tensor[0]])
         refuse(ins and len(ins) != len(names), f"a model of {len(names)} inputs is given {len(ins)}")
         self._call_all(layers, values, top, depth)

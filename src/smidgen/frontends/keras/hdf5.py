@@ -78,20 +78,23 @@ class _Hdf5Reader:
         # An honest file's blocks share no bytes; a forged one could make us read the same ones without end.
         self.left = 8 * len(data)
 
-    def refuse(self, what: str) -> ImportModelError:
+    def error(self, what: str) -> ImportModelError:
         return ImportModelError(f"{self.where} {what}; save the model with keras' own model.save()")
+
+    def refuse(self, wrong: object, what: str) -> None:
+        if wrong:
+            raise self.error(what)
 
     def bytes_at(self, at: int, size: int) -> bytes:
         """Return bytes that the file must have; all are counted, so that a forged file cannot lead in circles."""
         self.left -= size
-        if self.left < 0:
-            raise self.refuse("is damaged: its blocks overlap")
+        self.refuse(self.left < 0, "is damaged: its blocks overlap")
         self.check(at, size)
         return self.data[at : at + size]
 
     def check(self, at: int, size: int) -> None:
-        if at < 0 or size < 0 or at + size > len(self.data):
-            raise self.refuse(f"is damaged: {size:,} bytes at {at:,} are beyond its {len(self.data):,}")
+        count = len(self.data)
+        self.refuse(not 0 <= at <= at + size <= count, f"is damaged: {size:,} bytes at {at:,} are beyond its {count:,}")
 
     def numbers(self, at: int, form: str) -> tuple[int, ...]:
         return struct.unpack("<" + form, self.bytes_at(at, struct.calcsize("<" + form)))
@@ -99,26 +102,24 @@ class _Hdf5Reader:
     def root(self) -> Hdf5Group:
         version, offsets, lengths, (base,) = self.data[8], self.data[13], self.data[14], self.numbers(24, "Q")
         if version != 0 or (offsets, lengths, base) != (8, 8, 0):
-            raise self.refuse(f"is of version {version} of HDF5, or of another shape than 0 has")
+            raise self.error(f"is of version {version} of HDF5, or of another shape than 0 has")
         found = self.object(self.numbers(ROOT, "Q")[0], 0)
         if not isinstance(found, Hdf5Group):
-            raise self.refuse("has no root")
+            raise self.error("has no root")
         return found
 
     def object(self, at: int, depth: int) -> Hdf5Group | Dataset | None:
         """Return a group or an array; None for an array without floats, which cannot be weights."""
         self.objects += 1
         if depth > MAX_DEPTH or self.objects > MAX_OBJECTS:
-            raise self.refuse(f"holds {self.objects:,} objects, or some {depth} deep")
+            raise self.error(f"holds {self.objects:,} objects, or some {depth} deep")
         messages = list(self.messages(at))
         kinds = dict(messages)
         if LINK in kinds or LINKS in kinds or FILTERS in kinds:
-            raise self.refuse("has groups of a newer version of HDF5, or compressed arrays")
+            raise self.error("has groups of a newer version of HDF5, or compressed arrays")
         if LAYOUT in kinds:
             return self.dataset(kinds)
-        group = Hdf5Group(
-            attributes=dict(a for kind, body in messages if kind == ATTRIBUTE for a in self.attribute(body))
-        )
+        group = Hdf5Group({}, dict(a for kind, body in messages if kind == ATTRIBUTE for a in self.attribute(body)))
         if TABLE in kinds:
             tree, heap = struct.unpack_from("<QQ", kinds[TABLE])
             for name, where in self.entries(tree, self.heap(heap), depth):
@@ -130,8 +131,7 @@ class _Hdf5Reader:
     def messages(self, at: int) -> Iterator[tuple[int, bytes]]:
         """Yield the messages of an object's header, in its first block and those that continue it."""
         version, _, count, _, size = self.numbers(at, "BBHII")
-        if version != 1:
-            raise self.refuse(f"has an object of version {version}")
+        self.refuse(version != 1, f"has an object of version {version}")
         blocks = [(at + 16, size)]
         while blocks:
             place, left = blocks.pop(0)
@@ -146,27 +146,22 @@ class _Hdf5Reader:
 
     def heap(self, at: int) -> bytes:
         """Return the block of names that a group keeps."""
-        if self.bytes_at(at, 4) != b"HEAP":
-            raise self.refuse(f"is damaged: there are no names at {at:,}")
+        self.refuse(self.bytes_at(at, 4) != b"HEAP", f"is damaged: there are no names at {at:,}")
         size, _, place = self.numbers(at + 8, "QQQ")
         return self.bytes_at(place, size)
 
     def entries(self, at: int, names: bytes, depth: int) -> Iterator[tuple[str, int]]:
         """Yield the names of a group's members and the addresses of their headers."""
-        if depth > MAX_DEPTH:
-            raise self.refuse(f"is damaged: tables are nested {depth} deep")
+        self.refuse(depth > MAX_DEPTH, f"is damaged: tables are nested {depth} deep")
         kind, (_, _, count) = self.bytes_at(at, 4), self.numbers(at + 4, "BBH")
-        if kind == b"TREE":
-            for index in range(count):
+        self.refuse(kind not in (b"TREE", b"SNOD"), f"is damaged: there is no table of members at {at:,}")
+        for index in range(count):
+            if kind == b"TREE":
                 yield from self.entries(self.numbers(at + 32 + 16 * index, "Q")[0], names, depth + 1)
-        elif kind == b"SNOD":
-            for index in range(count):
-                name, header, cached = self.numbers(at + 8 + 40 * index, "QQI")
-                if cached == 2 or header == UNDEFINED:
-                    raise self.refuse("holds links in place of groups")
-                yield names[name : names.index(b"\0", name)].decode(), header
-        else:
-            raise self.refuse(f"is damaged: there is no table of members at {at:,}")
+                continue
+            name, header, cached = self.numbers(at + 8 + 40 * index, "QQI")
+            self.refuse(cached == 2 or header == UNDEFINED, "holds links in place of groups")
+            yield names[name : names.index(b"\0", name)].decode(), header
 
     def dataset(self, kinds: Mapping[int, bytes]) -> Dataset | None:
         layout = kinds[LAYOUT]
@@ -175,21 +170,17 @@ class _Hdf5Reader:
         if shape is None or dtype is None:
             return None
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        if layout[:2] != bytes((3, CONTIGUOUS)):
-            raise self.refuse("keeps an array in chunks, or in a way of another version")
+        self.refuse(layout[:2] != bytes((3, CONTIGUOUS)), "keeps an array in chunks, or in a way of another version")
         at, held = struct.unpack_from("<QQ", layout, 2)
-        if size == 0:
-            return Dataset(shape, dtype, 0)
-        if held != size or at == UNDEFINED:
-            raise self.refuse(f"is damaged: an array of {list(shape)} has {held:,} bytes")
-        self.check(at, size)
-        return Dataset(shape, dtype, at)
+        wrong = held != size or at == UNDEFINED
+        self.refuse(size and wrong, f"is damaged: an array of {list(shape)} has {held:,} bytes")
+        self.check(at if size else 0, size)
+        return Dataset(shape, dtype, at if size else 0)
 
     def attribute(self, body: bytes) -> Iterator[tuple[str, str | tuple[str, ...]]]:
         """Yield an attribute if it is text or a list of it."""
         version, _, name_size, type_size, space_size = struct.unpack_from("<BBHHH", body)
-        if version not in (1, 2, 3):
-            raise self.refuse(f"has an attribute of version {version}")
+        self.refuse(version not in (1, 2, 3), f"has an attribute of version {version}")
         step, at = 8 if version == 1 else 1, 9 if version == 3 else 8
         ends = []
         for size in (name_size, type_size, space_size):
@@ -200,12 +191,11 @@ class _Hdf5Reader:
         if shape is None or not element:
             return
         count, kind, (size,) = math.prod(shape), element[0] & 15, struct.unpack_from("<I", element, 4)
-        if kind == TEXT and size > 0 and count * size <= len(data):
-            found = tuple(data[i * size : (i + 1) * size] for i in range(count))
-        elif kind == VARIABLE and size == 16 and count * size <= len(data) and element[1] & 15 == 1:
-            found = tuple(self.variable(data, i * size) for i in range(count))
-        else:
+        pointers = kind == VARIABLE and size == 16 and element[1] & 15 == 1
+        if count * size > len(data) or not (pointers or (kind == TEXT and size > 0)):
             return
+        places = range(0, count * size, size)
+        found = tuple(self.variable(data, at) if pointers else data[at : at + size] for at in places)
         texts = tuple(text.rstrip(b"\0").decode() for text in found)
         yield name.rstrip(b"\0").decode(), texts if shape else texts[0]
 
@@ -214,15 +204,14 @@ class _Hdf5Reader:
         length, place, index = struct.unpack_from("<IQI", data, at)
         if length == 0:
             return b""
-        if self.bytes_at(place, 4) != b"GCOL":
-            raise self.refuse(f"is damaged: there is no text at {place:,}")
+        self.refuse(self.bytes_at(place, 4) != b"GCOL", f"is damaged: there is no text at {place:,}")
         (end,), at = self.numbers(place + 8, "Q"), place + 16
         while at + 16 <= place + end:
             number, _, _, size = self.numbers(at, "HHIQ")
             if number == index:
                 return self.bytes_at(at + 16, min(length, size))
             at += 16 + -(-size // 8) * 8
-        raise self.refuse(f"is damaged: text {index} is not where it should be")
+        raise self.error(f"is damaged: text {index} is not where it should be")
 
 
 def _shape(body: bytes) -> tuple[int, ...] | None:

@@ -2,18 +2,22 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from smidgen import ops
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import TransposedConv
-from smidgen.frontends.keras.call import LayerCall, Pair
-from smidgen.ir import Array, Op, Value
+from smidgen.frontends.fields import Record
+from smidgen.frontends.layout import resolved
+from smidgen.ir import Array, Builder, Op, Value
 from smidgen.ops.resize import nearest
-from smidgen.ops.window import Pad
+from smidgen.ops.window import Pad, same_pad
 
-Rule = Callable[[LayerCall], Value]
+Pair = tuple[int, int]
+LARGEST = 1 << 16  # number in a layer's config: windows, strides, sizes
 SELU = ops.Lookup("selu", 1.6732632423543772, 1.0507009873554805)
 ACTIVATIONS: Mapping[str, Op | None] = {
     "linear": None, "relu": ops.Activate("relu"), "relu6": ops.Activate("relu6"), "sigmoid": ops.Lookup("sigmoid"),
@@ -25,6 +29,106 @@ ACTIVATIONS: Mapping[str, Op | None] = {
     "leaky_relu": ops.Lookup("leaky_relu", 0.2),
 }  # fmt: skip
 OLD_HARD_SIGMOID = ops.Lookup("hard_sigmoid", 0.2, 0.5)  # before Keras 3
+
+
+@dataclass(frozen=True, eq=False)
+class LayerCall:
+    """A layer of a model, applied to values."""
+
+    builder: Builder
+    budget: Budget
+    name: str
+    kind: str
+    config: Record
+    ins: tuple[Value, ...]
+    weights: tuple[Array, ...]
+    version: int  # of Keras
+
+    @property
+    def x(self) -> Value:
+        """Return the only input."""
+        refuse(len(self.ins) != 1, f"it takes {len(self.ins)} inputs instead of one")
+        return self.ins[0]
+
+    @property
+    def flat(self) -> bool:
+        """Return whether the layer runs over one dimension."""
+        return "1D" in self.kind
+
+    def map(self) -> Value:
+        """Return the input as a map of rows and columns; one dimension is a row."""
+        shape = self.x.type.shape
+        if len(shape) != (3 if self.flat else 4):
+            raise ImportModelError(f"it is applied to {list(shape)}, which has another number of dimensions")
+        if str(self.config.values.get("data_format", "channels_last")) != "channels_last":
+            raise ImportModelError("its data_format is not channels_last; convert the model to that")
+        return self.emit(ops.Reshape((1, *shape)), self.x) if self.flat else self.x
+
+    def back(self, y: Value) -> Value:
+        """Return a map in the shape that the layer gives."""
+        return self.emit(ops.Reshape((1, *y.type.shape[2:])), y) if self.flat and len(y.type.shape) == 4 else y
+
+    def emit(self, op: Op, *ins: Value) -> Value:
+        return self.builder.emit(op, *ins, name=self.name)
+
+    def constant(self, stem: str, data: Array) -> Value:
+        return self.builder.constant(f"{self.name}.{stem}", np.ascontiguousarray(data, np.float32))
+
+    def array(self, index: int, *shape: int) -> Array:
+        """Return a weight, which must have this shape."""
+        refuse(index >= len(self.weights), f"the file holds {len(self.weights)} of its weights; save the model again")
+        found = self.weights[index]
+        refuse(found.shape != shape, f"its weight {index} is {list(found.shape)}, expected {list(shape)}")
+        return found
+
+    def kernel(self, index: int, *channels: int) -> Array:
+        """Return the weights of a window as [rows, columns, *channels]."""
+        size = self.pair("kernel_size")
+        return self.array(index, *size[1 if self.flat else 0 :], *channels).reshape(*size, *channels)
+
+    def bias(self, index: int, channels: int, times: int = 1) -> Value:
+        """Return the bias, repeated so many times, or zeros if the layer has none."""
+        found = self.array(index, channels) if self.flag("use_bias", True) else np.zeros(channels, np.float32)
+        return self.constant("b", np.tile(found, times))
+
+    def flag(self, key: str, default: bool) -> bool:
+        found = self.config.values.get(key, default)
+        if not isinstance(found, bool):
+            raise ImportModelError(f"its {key} is {str(found)[:40]!r} instead of true or false")
+        return found
+
+    def number(self, key: str, default: float) -> float:
+        found = self.config.values.get(key, default)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+            raise ImportModelError(f"its {key} is {str(found)[:40]!r} instead of a number")
+        return float(found)
+
+    def size(self, key: str, default: int) -> int:
+        found = self.number(key, default)
+        refuse(not 1 <= found <= LARGEST or found != int(found), f"its {key} is {found:g}; 1 to {LARGEST:,} are read")
+        return int(found)
+
+    def pair(self, key: str, default: Pair = (1, 1)) -> Pair:
+        """Return rows and columns from one number or two; one dimension is columns."""
+        found = self.config.values.get(key)
+        if found is None:
+            return default
+        given = (found,) if isinstance(found, int) else tuple(self.config.integers(key))
+        if len(given) == 1:
+            given = (1, *given) if self.flat else given * 2
+        if len(given) != 2 or not all(1 <= n <= LARGEST for n in given):
+            raise ImportModelError(f"its {key} is {list(given[:4])}; two numbers from 1 to {LARGEST:,} are read")
+        return given[0], given[1]
+
+    def padding(self, x: Value, size: Pair, stride: Pair, dilation: Pair = (1, 1)) -> Pad:
+        kind = self.config.values.get("padding", "valid")
+        if kind == "valid":
+            return (0, 0, 0, 0)
+        if kind == "same":
+            return same_pad(x.type.shape, size, stride, dilation)
+        if kind == "causal" and self.flat:
+            return (0, 0, (size[1] - 1) * dilation[1], 0)
+        raise ImportModelError(f"its padding is {str(kind)[:40]!r}; valid, same and causal are read")
 
 
 def _activated(call: LayerCall, y: Value) -> Value:
@@ -48,11 +152,6 @@ def _relu(call: LayerCall) -> Value:
     if most is None or most == 6:
         return call.emit(ops.Activate("relu" if most is None else "relu6"), call.x)
     return call.emit(ops.Lookup("clip", 0.0, call.number("max_value", 0.0)), call.x)
-
-
-def _leaky_relu(call: LayerCall) -> Value:
-    """Read a leaky ReLU, whose slope was called alpha before Keras 3."""
-    return call.emit(ops.Lookup("leaky_relu", call.number("negative_slope", call.number("alpha", 0.3))), call.x)
 
 
 def _softmax(call: LayerCall) -> Value:
@@ -85,25 +184,18 @@ def _conv(call: LayerCall) -> Value:
     return _activated(call, call.back(y))
 
 
-def _depthwise(call: LayerCall, x: Value, bias: Value) -> Value:
-    """Emit the depthwise convolution of a layer, whose kernel is its first weight."""
-    kernel = call.kernel(0, x.type.shape[3], call.size("depth_multiplier", 1))
+def _depthwise(call: LayerCall) -> Value:
+    """Read a depthwise convolution, and in a separable one the convolution of single pixels behind it."""
+    x, times, separable = call.map(), call.size("depth_multiplier", 1), call.kind.startswith("Separable")
+    channels = x.type.shape[3] * times
+    b = call.constant("depthwise.b", np.zeros(channels)) if separable else call.bias(1, channels)
+    kernel = call.kernel(0, x.type.shape[3], times)
     w = call.constant("depthwise.w", kernel.reshape(1, *kernel.shape[:2], -1))
-    return call.emit(ops.Depthwise(*_window(call, x)), x, w, bias)
-
-
-def _depthwise_conv(call: LayerCall) -> Value:
-    x = call.map()
-    bias = call.bias(1, x.type.shape[3] * call.size("depth_multiplier", 1))
-    return _activated(call, call.back(_depthwise(call, x, bias)))
-
-
-def _separable_conv(call: LayerCall) -> Value:
-    x, filters = call.map(), call.size("filters", 1)
-    channels = x.type.shape[3] * call.size("depth_multiplier", 1)
-    y = _depthwise(call, x, call.constant("depthwise.b", np.zeros(channels, np.float32)))
-    w = call.array(1, *((1,) if call.flat else (1, 1)), channels, filters).reshape(-1, filters)
-    y = call.emit(ops.Conv2D(), y, call.constant("w", w.T.reshape(filters, 1, 1, -1)), call.bias(2, filters))
+    y = call.emit(ops.Depthwise(*_window(call, x)), x, w, b)
+    if separable:
+        filters = call.size("filters", 1)
+        points = call.array(1, *((1,) if call.flat else (1, 1)), channels, filters).reshape(-1, filters)
+        y = call.emit(ops.Conv2D(), y, call.constant("w", points.T.reshape(filters, 1, 1, -1)), call.bias(2, filters))
     return _activated(call, call.back(y))
 
 
@@ -114,17 +206,14 @@ def _transposed(call: LayerCall) -> Value:
     if call.pair("dilation_rate") != (1, 1) or call.config.values.get("output_padding") is not None:
         raise ImportModelError("its dilation or output padding is not supported; use neither")
     refuse(padding not in ("valid", "same"), f"its padding is {str(padding)[:40]!r}; valid and same are read")
-    same = padding == "same"
-    more = [0 if same else max(k - s, 0) for k, s in zip(size, stride, strict=True)]
-    output = [n * s + m for n, s, m in zip(x.type.shape[1:3], stride, more, strict=True)]
-    cut = [max(k - s, 0) // 2 if same else 0 for k, s in zip(size, stride, strict=True)]
-    how = TransposedConv(size, stride, (cut[0], cut[1]), (output[0], output[1]))
+    same, more = padding == "same", [max(k - s, 0) for k, s in zip(size, stride, strict=True)]
+    h, w = (n * s + (0 if same else m) for n, s, m in zip(x.type.shape[1:3], stride, more, strict=True))
+    how = TransposedConv(size, stride, (more[0] // 2, more[1] // 2) if same else (0, 0), (h, w))
     kernel = call.kernel(0, filters, x.type.shape[3])
     call.budget.check("its weights by phases", 8 * kernel.size * how.phases)
-    w = call.constant("w", how.weights(kernel.transpose(2, 0, 1, 3)))
-    b = call.constant("b", np.tile(call.biases(1, filters), how.phases))
-    y = how.emit(call.builder, "none", x, w, b, None, call.name)
-    return _activated(call, call.back(y))
+    weights = call.constant("w", how.weights(kernel.transpose(2, 0, 1, 3)))
+    b = call.bias(1, filters, how.phases)
+    return _activated(call, call.back(how.emit(call.builder, "none", x, weights, b, None, call.name)))
 
 
 def _dense(call: LayerCall) -> Value:
@@ -147,25 +236,21 @@ def _last_axis(call: LayerCall) -> int:
 
 
 def _batch_norm(call: LayerCall) -> Value:
-    channels, at = _last_axis(call), 0
-    scale, shift = np.ones(channels, np.float32), np.zeros(channels, np.float32)
-    if call.flag("scale", True):
-        scale, at = call.array(at, channels), at + 1
-    if call.flag("center", True):
-        shift, at = call.array(at, channels), at + 1
-    mean, variance = call.array(at, channels), call.array(at + 1, channels)
+    channels, (scaled, shifted) = _last_axis(call), (call.flag(key, True) for key in ("scale", "center"))
+    scale = call.array(0, channels) if scaled else np.ones(channels, np.float32)
+    shift = call.array(int(scaled), channels) if shifted else np.zeros(channels, np.float32)
+    mean, variance = (call.array(scaled + shifted + i, channels) for i in (0, 1))
     factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + call.number("epsilon", 1e-3))
-    return _scaled(call, call.x, factor, shift - mean * factor)
+    return _scaled(call, factor, shift - mean * factor)
 
 
-def _scaled(call: LayerCall, x: Value, factor: Array, shift: Array) -> Value:
-    return call.emit(ops.BatchNorm(), x, call.constant("scale", factor), call.constant("shift", shift))
+def _scaled(call: LayerCall, factor: Array, shift: Array) -> Value:
+    return call.emit(ops.BatchNorm(), call.x, call.constant("scale", factor), call.constant("shift", shift))
 
 
 def _rescaling(call: LayerCall) -> Value:
-    channels = call.x.type.shape[-1]
-    scale, offset = call.number("scale", 1.0), call.number("offset", 0.0)
-    return _scaled(call, call.x, np.full(channels, scale), np.full(channels, offset))
+    scale, offset = (np.full(call.x.type.shape[-1], call.number(*one)) for one in (("scale", 1.0), ("offset", 0.0)))
+    return _scaled(call, scale, offset)
 
 
 def _normalization(call: LayerCall) -> Value:
@@ -176,7 +261,7 @@ def _normalization(call: LayerCall) -> Value:
     else:
         mean, variance = call.array(0, channels), call.array(1, channels)
     factor = 1 / np.maximum(np.sqrt(variance.astype(np.float64)), 1e-7)
-    return _scaled(call, call.x, factor, -mean * factor)
+    return _scaled(call, factor, -mean * factor)
 
 
 def _spread(call: LayerCall, given: object, channels: int) -> Array:
@@ -206,23 +291,17 @@ def _global_pool(call: LayerCall) -> Value:
     return call.emit(ops.Reshape((1, *ones, y.type.shape[1])), y) if call.flag("keepdims", False) else y
 
 
-def _flatten(call: LayerCall) -> Value:
-    shape = (1, call.x.type.size)
-    return call.x if call.x.type.shape == shape else call.emit(ops.Reshape(shape), call.x)
-
-
 def _reshape(call: LayerCall) -> Value:
-    asked, size = call.config.integers("target_shape"), call.x.type.size
-    known = math.prod(d for d in asked if d != -1)
-    if asked.count(-1) > 1 or known < 1 or size % known:
-        raise ImportModelError(f"it reshapes {size:,} elements to {list(asked[:8])}, which do not fit")
-    return call.emit(ops.Reshape((1, *(size // known if d == -1 else d for d in asked))), call.x)
+    """Read a reshape; one to a vector is left out where the input is one."""
+    x, flat = call.x, call.kind == "Flatten"
+    asked = (x.type.size,) if flat else call.config.integers("target_shape")
+    shape = (1, *resolved(asked, x.type.size))
+    return x if flat and x.type.shape == shape else call.emit(ops.Reshape(shape), x)
 
 
 def _permute(call: LayerCall) -> Value:
-    order = call.config.integers("dims")
-    if sorted(order) != list(range(1, len(call.x.type.shape))):
-        raise ImportModelError(f"it puts dimensions into the order {list(order[:8])}, which are not all there")
+    order, whole = call.config.integers("dims"), list(range(1, len(call.x.type.shape)))
+    refuse(sorted(order) != whole, f"it puts dimensions into the order {list(order[:8])}, which are not all there")
     return call.emit(ops.Transpose((0, *order)), call.x)
 
 
@@ -253,13 +332,10 @@ def _enlarged(call: LayerCall) -> Value:
     x, times = call.map(), call.pair("size", (1, 2) if call.flat else (2, 2))
     _, h, w, _ = x.type.shape
     size, how = (h * times[0], w * times[1]), call.config.values.get("interpolation", "nearest")
+    refuse(how not in ("nearest", "bilinear"), f"its interpolation is {how!r:.42}; nearest and bilinear are read")
     if how == "nearest":
-        op: ops.Pick | ops.ResizeBilinear = ops.Pick(nearest(h, size[0]), nearest(w, size[1]))
-    elif how == "bilinear":
-        op = ops.ResizeBilinear(size, half_pixel=True)
-    else:
-        raise ImportModelError(f"its interpolation is {str(how)[:40]!r}; nearest and bilinear are read")
-    return call.back(call.emit(op, x))
+        return call.back(call.emit(ops.Pick(nearest(h, size[0]), nearest(w, size[1])), x))
+    return call.back(call.emit(ops.ResizeBilinear(size, half_pixel=True), x))
 
 
 def _joined(call: LayerCall) -> Value:
@@ -290,22 +366,26 @@ ONLY_TRAINING = (
     "RandomContrast", "RandomFlip", "RandomRotation", "RandomTranslation", "RandomZoom", "SpatialDropout1D",
     "SpatialDropout2D",
 )  # fmt: skip
-LAYERS: Mapping[str, Rule] = {
+LAYERS: Mapping[str, Callable[[LayerCall], Value]] = {
     **dict.fromkeys(ONLY_TRAINING, lambda call: call.x),
     **{
         f"{name}{count}D{suffix}": rule
         for count in (1, 2)
         for name, suffix, rule in (
             ("AveragePooling", "", _pool), ("Conv", "", _conv), ("Conv", "Transpose", _transposed),
-            ("Cropping", "", _crop), ("DepthwiseConv", "", _depthwise_conv), ("GlobalAveragePooling", "", _global_pool),
-            ("GlobalMaxPooling", "", _global_pool), ("MaxPooling", "", _pool), ("SeparableConv", "", _separable_conv),
+            ("Cropping", "", _crop), ("DepthwiseConv", "", _depthwise), ("GlobalAveragePooling", "", _global_pool),
+            ("GlobalMaxPooling", "", _global_pool), ("MaxPooling", "", _pool), ("SeparableConv", "", _depthwise),
             ("UpSampling", "", _enlarged), ("ZeroPadding", "", _pad),
         )
     },
     "Activation": lambda call: _activated(call, call.x), "Add": _joined, "Average": _joined,
     "BatchNormalization": _batch_norm, "Concatenate": _concatenate, "Dense": _dense,
-    "ELU": lambda call: call.emit(ops.Lookup("elu", call.number("alpha", 1.0)), call.x), "Flatten": _flatten,
-    "LeakyReLU": _leaky_relu, "Maximum": _joined, "Multiply": _joined, "Normalization": _normalization,
+    "ELU": lambda call: call.emit(ops.Lookup("elu", call.number("alpha", 1.0)), call.x), "Flatten": _reshape,
+    # Its slope was called alpha before Keras 3.
+    "LeakyReLU": lambda call: call.emit(
+        ops.Lookup("leaky_relu", call.number("negative_slope", call.number("alpha", 0.3))), call.x
+    ),
+    "Maximum": _joined, "Multiply": _joined, "Normalization": _normalization,
     "PReLU": _prelu, "Permute": _permute, "ReLU": _relu, "Rescaling": _rescaling, "Reshape": _reshape,
     "Softmax": _softmax, "Subtract": _joined,
 }  # fmt: skip

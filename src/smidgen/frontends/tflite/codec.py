@@ -10,18 +10,8 @@ import numpy as np
 import tflite
 
 from smidgen.errors import ImportModelError, refuse
-from smidgen.frontends.tflite.flatbuffer import (
-    CUSTOM,
-    OPERATORS,
-    OPTIONS,
-    TENSOR_TYPES,
-    TYPE_NAMES,
-    TfliteModel,
-    TfliteOperator,
-    TfliteOptions,
-    TfliteTensor,
-    camel,
-)
+from smidgen.frontends.tflite import flatbuffer as records
+from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor, camel
 from smidgen.frontends.tflite.metadata import NAME as METADATA_NAME
 from smidgen.frontends.tflite.metadata import stated_classes, with_class_file
 
@@ -37,7 +27,7 @@ CORRUPT = (struct.error, TypeError, ValueError, IndexError, OverflowError)
 # The bytes and the place of a table without fields: options that are left out have the schema's defaults.
 NO_OPTIONS = (b"\x04\x00\x04\x00\x04\x00\x00\x00", 4)
 
-_OPERATOR_NAMES = {code: name for name, code in OPERATORS.items()}
+_OPERATOR_NAMES = {code: name for name, code in records.OPERATORS.items()}
 
 
 def decode(data: bytes) -> TfliteModel:
@@ -50,9 +40,8 @@ def decode(data: bytes) -> TfliteModel:
     try:
         return _Decoder(data).model()
     except CORRUPT as error:
-        raise ImportModelError(
-            f"the flatbuffer of {len(data):,} bytes is damaged: {str(error)[:80]}; copy it again"
-        ) from None
+        what = f"the flatbuffer of {len(data):,} bytes is damaged"
+        raise ImportModelError(f"{what}: {str(error)[:80]}; copy it again") from None
 
 
 class _Decoder:
@@ -75,8 +64,7 @@ class _Decoder:
     def items(self, table: Any, field: str) -> list[Any]:
         """Return the tables in a vector."""
         length = self.length(table, field, 4)
-        if length > MAX_ITEMS:
-            raise ImportModelError(f"the model has {length:,} {field.lower()}; up to {MAX_ITEMS:,} are supported")
+        refuse(length > MAX_ITEMS, f"the model has {length:,} {field.lower()}; up to {MAX_ITEMS:,} are supported")
         return [getattr(table, field)(i) for i in range(length)]
 
     def numbers(self, table: Any, field: str, width: int = 4) -> tuple[Any, ...]:
@@ -120,27 +108,23 @@ class _Decoder:
     def code(self, code: Any) -> str:
         """Return the operator's name; files older than 2020 hold it only in the deprecated byte."""
         number = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
-        if number == OPERATORS["CUSTOM"]:
-            return f"{CUSTOM} '{self.text(code.CustomCode())}'"
+        if number == records.OPERATORS["CUSTOM"]:
+            return f"{records.CUSTOM} '{self.text(code.CustomCode())}'"
         return _OPERATOR_NAMES.get(number, f"operator code {number}")
 
     def tensor(self, tensor: Any, buffers: list[bytes | None]) -> TfliteTensor:
         name, index = self.text(tensor.Name()), tensor.Buffer()
-        if index >= len(buffers):
-            raise ImportModelError(
-                f"tensor '{name}' refers to buffer {index} of {len(buffers)}; copy or convert it again"
-            )
+        refuse(index >= len(buffers), f"tensor '{name}' refers to buffer {index} of {len(buffers)}; copy it again")
         q = tensor.Quantization()
         return TfliteTensor(
-            name, self.numbers(tensor, "Shape"), TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
+            name, self.numbers(tensor, "Shape"), records.TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
             self.numbers(q, "Scale") if q else (), self.numbers(q, "ZeroPoint", 8) if q else (),
             q.QuantizedDimension() if q else 0, buffers[index], self.numbers(tensor, "ShapeSignature"),
             tensor.Sparsity() is None and not tensor.IsVariable(),
         )  # fmt: skip
 
     def buffer(self, index: int, buffer: Any) -> bytes | None:
-        if buffer.Offset() > 1:  # 0 and 1 mean that the data is inside the flatbuffer
-            raise ImportModelError(f"buffer {index} is outside the flatbuffer, as over 2 GB; convert a smaller model")
+        refuse(buffer.Offset() > 1, f"buffer {index} is outside the flatbuffer, as over 2 GB; convert a smaller model")
         if self.length(buffer, "Data", 1) == 0:
             return None
         data: bytes = buffer.DataAsNumpy().tobytes()
@@ -155,9 +139,9 @@ class _Decoder:
         )  # fmt: skip
 
     def options(self, operator: Any, code: str) -> TfliteOptions:
-        if code not in OPTIONS:
+        if code not in records.OPTIONS:
             return TfliteOptions()
-        name, fields = OPTIONS[code]
+        name, fields = records.OPTIONS[code]
         union, kind = operator.BuiltinOptions(), operator.BuiltinOptionsType()
         if union is not None and kind != getattr(tflite.BuiltinOptions, name):
             raise ImportModelError(f"a {code} has options of kind {kind}, not {name}; copy or convert the model again")
@@ -229,7 +213,7 @@ def _buffer(b: flatbuffers.Builder, data: bytes | None) -> int:
 
 
 def _code(b: flatbuffers.Builder, name: str, version: int) -> int:
-    number = OPERATORS[name]
+    number = records.OPERATORS[name]
     deprecated = min(number, LAST_DEPRECATED_CODE)
     return _table(b, "OperatorCode", deprecated_builtin_code=deprecated, version=version, builtin_code=number)
 
@@ -247,7 +231,7 @@ def _subgraph(
 
 def _tensor(b: flatbuffers.Builder, tensor: TfliteTensor, places: Mapping[bytes, int]) -> int:
     return _table(
-        b, "Tensor", shape=_numbers(b, tensor.shape), type=TENSOR_TYPES[tensor.dtype],
+        b, "Tensor", shape=_numbers(b, tensor.shape), type=records.TENSOR_TYPES[tensor.dtype],
         buffer=0 if tensor.data is None else places[tensor.data], name=b.CreateString(tensor.name),
         quantization=_quantization(b, tensor) if tensor.scales else None,
         shape_signature=_numbers(b, tensor.signature) if tensor.signature else None,
@@ -261,18 +245,15 @@ def _quantization(b: flatbuffers.Builder, tensor: TfliteTensor) -> int:
 
 
 def _operator(b: flatbuffers.Builder, operator: TfliteOperator, codes: list[tuple[str, int]]) -> int:
-    named = OPTIONS.get(operator.code)
+    inputs, outputs = _numbers(b, operator.inputs), _numbers(b, operator.outputs)
+    between = _numbers(b, operator.intermediates) if operator.intermediates else None
+    kind = options = None
+    if operator.code in records.OPTIONS:
+        name, fields = records.OPTIONS[operator.code]
+        values = {field: getattr(operator.options, field) for field in fields}
+        values |= {field: b.CreateString(text) for field, text in values.items() if isinstance(text, str)}
+        kind, options = getattr(tflite.BuiltinOptions, name), _table(b, name, **values)
     return _table(
-        b, "Operator", opcode_index=codes.index((operator.code, operator.version)), inputs=_numbers(b, operator.inputs),
-        outputs=_numbers(b, operator.outputs),
-        intermediates=_numbers(b, operator.intermediates) if operator.intermediates else None,
-        builtin_options_type=getattr(tflite.BuiltinOptions, named[0]) if named else None,
-        builtin_options=_options(b, operator) if named else None,
+        b, "Operator", opcode_index=codes.index((operator.code, operator.version)), inputs=inputs, outputs=outputs,
+        intermediates=between, builtin_options_type=kind, builtin_options=options,
     )  # fmt: skip
-
-
-def _options(b: flatbuffers.Builder, operator: TfliteOperator) -> int:
-    name, fields = OPTIONS[operator.code]
-    values = {field: getattr(operator.options, field) for field in fields}
-    values |= {field: b.CreateString(text) for field, text in values.items() if isinstance(text, str)}
-    return _table(b, name, **values)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ _WINDOW = ("padding", "stride_w", "stride_h", *_ACTIVATION)
 _DILATED = (*_WINDOW, "dilation_w_factor", "dilation_h_factor")
 _RESIZE = ("align_corners", "half_pixel_centers")
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+_VARIABLE = ("container", "shared_name")
 _LSTM = (*_ACTIVATION, "cell_clip", "time_major", "diagonal_recurrent_tensors")
 # The options table of each operator in the schema, and the fields of it that are read and written.
 OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -57,53 +59,30 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "SPLIT_V": ("SplitVOptions", ("num_splits",)), "STRIDED_SLICE": ("StridedSliceOptions", _MASKS),
     "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": ("UnidirectionalSequenceLSTMOptions", _LSTM),
-    "UNPACK": ("UnpackOptions", ("num", "axis")), "VAR_HANDLE": ("VarHandleOptions", ("container", "shared_name")),
+    "UNPACK": ("UnpackOptions", ("num", "axis")), "VAR_HANDLE": ("VarHandleOptions", _VARIABLE),
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class TfliteOptions:
-    """The union of all operators' attributes, named as in the schema; each operator reads its own."""
+FIELDS = frozenset(field for _, fields in OPTIONS.values() for field in fields)
+# Attributes that are left out are 0, but for these.
+DEFAULTS: Mapping[str, float | str] = {
+    **dict.fromkeys(("stride_w", "stride_h", "dilation_w_factor", "dilation_h_factor", "filter_width"), 1),
+    **dict.fromkeys(("out_type", "output_type"), tflite.TensorType.INT32), **dict.fromkeys(_VARIABLE, ""),
+    "beta": 1.0, "depth_multiplier": 1, "filter_height": 1, "padding": VALID,
+}  # fmt: skip
 
-    padding: int = VALID
-    stride_w: int = 1
-    stride_h: int = 1
-    dilation_w_factor: int = 1
-    dilation_h_factor: int = 1
-    filter_width: int = 1
-    filter_height: int = 1
-    depth_multiplier: int = 1
-    fused_activation_function: int = 0
-    weights_format: int = 0
-    keep_num_dims: bool = False
-    keep_dims: bool = False
-    adj_x: bool = False
-    adj_y: bool = False
-    approximate: bool = False
-    begin_mask: int = 0
-    end_mask: int = 0
-    ellipsis_mask: int = 0
-    new_axis_mask: int = 0
-    shrink_axis_mask: int = 0
-    axis: int = 0
-    batch_dims: int = 0
-    alpha: float = 0.0
-    beta: float = 1.0
-    values_count: int = 0
-    out_type: int = tflite.TensorType.INT32
-    output_type: int = tflite.TensorType.INT32
-    num_splits: int = 0
-    num: int = 0
-    align_corners: bool = False
-    half_pixel_centers: bool = False
-    in_data_type: int = 0
-    out_data_type: int = 0
-    cell_clip: float = 0.0
-    time_major: bool = False
-    diagonal_recurrent_tensors: bool = False
-    init_subgraph_index: int = 0
-    container: str = ""
-    shared_name: str = ""
+
+class TfliteOptions(SimpleNamespace):
+    """An operator's attributes, named as in the schema."""
+
+    def __getattr__(self, field: str) -> Any:
+        if field not in FIELDS:
+            raise AttributeError(f"no operator has the attribute {field}")
+        return DEFAULTS.get(field, 0)
+
+    def but(self, **changed: Any) -> TfliteOptions:
+        """Return the same attributes but for some."""
+        return TfliteOptions(**{**vars(self), **changed})
 
 
 def camel(field: str) -> str:
@@ -140,7 +119,7 @@ class TfliteOperator:
     code: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    options: TfliteOptions = TfliteOptions()
+    options: TfliteOptions = field(default_factory=TfliteOptions)
     version: int = 1
     intermediates: tuple[int, ...] = ()  # tensors whose quantization intermediate results take
 

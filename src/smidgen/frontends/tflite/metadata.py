@@ -55,7 +55,14 @@ def stated_classes(data: bytes, file: bytes) -> tuple[str, ...]:
     try:
         for entry in _parts(data, OUTPUTS, FILES):
             if _byte(entry, FILE_KIND) in (AXIS_LABELS, VALUE_LABELS):
-                return _lines(file, _text(entry, FILE_NAME))
+                offset = _offset(entry, FILE_NAME)
+                name = bytes(entry.String(entry.Pos + offset)).decode() if offset else ""
+                with zipfile.ZipFile(io.BytesIO(file)) as archive:
+                    if archive.getinfo(name).file_size > LARGEST:
+                        return ()
+                    with archive.open(name) as member:
+                        text = member.read(LARGEST).decode()
+                return tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
     except (*DAMAGED, *NO_ARCHIVE):
         pass
     return ()
@@ -72,16 +79,6 @@ def _parts(data: bytes, tensors: int, parts: int) -> list[Table]:
             return []
         table = found[0]
     return _tables(table, parts)
-
-
-def _lines(file: bytes, name: str) -> tuple[str, ...]:
-    """Return the lines of a text in the archive appended to a model."""
-    with zipfile.ZipFile(io.BytesIO(file)) as archive:
-        if archive.getinfo(name).file_size > LARGEST:
-            return ()
-        with archive.open(name) as member:
-            text = member.read(LARGEST).decode()
-    return tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
 
 
 def class_metadata(name: str) -> bytes:
@@ -120,11 +117,6 @@ def _vector(b: flatbuffers.Builder, table: int) -> int:
     b.StartVector(UOffsetTFlags.bytewidth, 1, UOffsetTFlags.bytewidth)
     b.PrependUOffsetTRelative(table)
     return int(b.EndVector())
-
-
-def _text(table: Table, field: int) -> str:
-    offset = _offset(table, field)
-    return bytes(table.String(table.Pos + offset)).decode() if offset else ""
 
 
 def _offset(table: Table, field: int) -> int:

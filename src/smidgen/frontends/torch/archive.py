@@ -44,8 +44,10 @@ class Archive:
 def read_archive(path: Path, budget: Budget) -> Archive:
     """Return the description and the tensors of the one model in an archive."""
     members = read_zip(path, budget, lambda name: not name.endswith("/" + SAMPLES) and "/extra/" not in name)
-    root = _root(members, path.name)
-    inside = {name.removeprefix(root): data for name, data in members.items()}
+    roots = {name.partition("/")[0] + "/" for name in members}
+    refuse(not any(name.endswith("/" + MODEL) for name in members), f"{path.name} holds no {MODEL}; {SAVE}")
+    refuse(len(roots) != 1, f"{path.name} holds {len(roots)} folders where one belongs; {SAVE}")
+    inside = {name.removeprefix(*roots): data for name, data in members.items()}
     _check_members(inside, path.name)
     tensors: dict[str, Array] = {}
     for folder, table in TABLES.items():
@@ -54,14 +56,6 @@ def read_archive(path: Path, budget: Budget) -> Archive:
         for name, entry in config.values.items():
             tensors[str(name)] = _tensor(Record.of(entry, f"{table}, {str(name)[:80]!a}"), inside, folder, budget)
     return Archive(Record.from_json(inside[MODEL], f"{path.name}, {MODEL}", budget), tensors)
-
-
-def _root(members: Mapping[str, bytes], where: str) -> str:
-    """Return the one folder that contains everything."""
-    roots = {name.partition("/")[0] + "/" for name in members}
-    refuse(not any(name.endswith("/" + MODEL) for name in members), f"{where} holds no {MODEL}; {SAVE}")
-    refuse(len(roots) != 1, f"{where} holds {len(roots)} folders where one belongs; {SAVE}")
-    return roots.pop()
 
 
 def _check_members(inside: Mapping[str, bytes], where: str) -> None:

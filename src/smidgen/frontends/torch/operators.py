@@ -2,21 +2,107 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import sliced
-from smidgen.frontends.channels import Constant, FileTensor, Spans
+from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layout import Shape, resolved
-from smidgen.frontends.sequences import Cells, check_zero
-from smidgen.frontends.torch.call import TorchCall
+from smidgen.frontends.sequences import Cells, Sequences, check_zero
 from smidgen.ir import Op
 
 INSTEAD = {"argmax": "end the module at its logits"}
-TorchRule = Callable[[TorchCall], object]
 X, STATES, WEIGHTS, BIASED, LAYERS, BOTH, BATCH_FIRST = 0, 1, 2, 3, 4, 7, 8  # arguments of recurrent layers, by place
+
+
+def name_of(target: object) -> str:
+    """Return an operator's name without its overload."""
+    return str(getattr(target, "__name__", target)).split(".")[0]
+
+
+@dataclass(frozen=True, eq=False)
+class TorchCall:
+    """A call to translate; its arguments are given by place or by name."""
+
+    c: Sequences
+    node: Any  # of torch.fx
+    values: Mapping[Any, object]  # the result of each node before it
+
+    @property
+    def name(self) -> str:
+        return name_of(self.node.target)
+
+    @property
+    def shape(self) -> Shape:
+        """Return the shape of the result, as PyTorch recorded it."""
+        return tuple(int(n) for n in self.node.meta["val"].shape)
+
+    def raw(self, place: int, default: object = None) -> Any:
+        args = self.node.args
+        if place < len(args):
+            return args[place]
+        schema = getattr(self.node.target, "_schema", None)
+        if schema is not None and place < len(schema.arguments):
+            argument = schema.arguments[place]
+            given = self.node.kwargs.get(argument.name, argument.default_value)
+            return default if given is None else given
+        return default
+
+    def operand(self, place: int) -> Operand:
+        return self.held(self.raw(place), f"its argument {place}")
+
+    def held(self, item: Any, what: str = "what it joins") -> Operand:
+        """Return an argument, or a part of one, as a tensor."""
+        value = Constant(np.array(item, np.float32)) if isinstance(item, int | float) else self.values.get(item)
+        if isinstance(value, FileTensor | Constant):
+            return value
+        raise ImportModelError(f"{what} is neither a tensor nor a number")
+
+    def tensor(self, place: int) -> FileTensor:
+        x = self.operand(place)
+        return x if isinstance(x, FileTensor) else self.c.real(x)
+
+    def constant(self, place: int) -> Constant:
+        x = self.operand(place)
+        if isinstance(x, FileTensor):
+            raise ImportModelError(f"its argument {place} is computed; it has to be a constant")
+        return x
+
+    def optional(self, place: int) -> Constant | None:
+        return None if self.raw(place) is None else self.constant(place)
+
+    def number(self, place: int, default: float) -> float:
+        value = self.raw(place, default)
+        refuse(not isinstance(value, int | float), f"its argument {place} should be a number")
+        return float(value)
+
+    def integers(self, place: int, default: Shape = ()) -> Shape:
+        """Return one integer or several; sizes must be fixed."""
+        value = self.raw(place, default)
+        numbers = [value] if isinstance(value, int) else list(value)
+        if not all(isinstance(n, int) for n in numbers):
+            raise ImportModelError(f"its argument {place} depends on the input's size; export it with fixed sizes")
+        return tuple(numbers)
+
+    def axis(self, place: int, rank: int) -> int:
+        """Return the argument that names a dimension, counted from 0."""
+        return int(self.number(place, 0)) % rank
+
+    def factors(self, *names: str) -> list[float]:
+        """Return numbers given by name, each 1 by default."""
+        return [float(self.node.kwargs.get(name, 1)) for name in names]
+
+    def spread(self, place: int, count: int, default: Shape) -> Shape:
+        """Return one number per dimension of a map, given once or for each."""
+        numbers = self.integers(place, default) or tuple(default)
+        return numbers * count if len(numbers) == 1 else numbers
+
+
+TorchRule = Callable[[TorchCall], object]
 
 
 def _spans(pads: Shape) -> Spans:
@@ -42,11 +128,6 @@ def _batch_norm(call: TorchCall) -> FileTensor:
     return call.c.batch_norm(x, factor, shift - mean * factor)
 
 
-def _check_factors(call: TorchCall) -> None:
-    beta, alpha = call.factors("beta", "alpha")
-    refuse((beta, alpha) != (1.0, 1.0), f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
-
-
 def _product(call: TorchCall, first: int = 0) -> FileTensor:
     """Return a · b: a dense layer if b is one constant matrix, else a product of two tensors."""
     a, b = call.operand(first), call.operand(first + 1)
@@ -57,7 +138,8 @@ def _product(call: TorchCall, first: int = 0) -> FileTensor:
 
 def _added_product(call: TorchCall) -> FileTensor:
     """Read addmm(b, x, w) or baddbmm, a sum of a tensor and a product, each with a factor of 1."""
-    _check_factors(call)
+    beta, alpha = call.factors("beta", "alpha")
+    refuse((beta, alpha) != (1.0, 1.0), f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
     if call.name == "addmm":
         return call.c.dense(call.tensor(1), call.constant(2).transposed((1, 0)), call.constant(0))
     return call.c.add(_product(call, 1), call.operand(0))
@@ -68,9 +150,7 @@ def _attention(call: TorchCall) -> FileTensor:
     mask, named = call.optional(3), call.node.kwargs
     boolean = mask is not None and mask.data.dtype == bool
     if call.raw(5) or named.get("is_causal") or named.get("enable_gqa") or boolean:
-        raise ImportModelError(
-            "attention with a causal or boolean mask, or with grouped heads, is not supported; leave the mask out"
-        )
+        raise ImportModelError("attention with a causal or boolean mask, or grouped heads, is not supported; use none")
     if mask is not None and not np.isfinite(mask.data).all():
         raise ImportModelError("its mask holds infinite numbers, which int8 has not; leave the mask out")
     scale = named.get("scale")
@@ -84,16 +164,12 @@ def _layer_norm(call: TorchCall) -> FileTensor:
 
 
 def _group_norm(call: TorchCall) -> FileTensor:
-    groups = int(call.number(6, 1))
-    return call.c.group_norm(call.tensor(0), groups, call.optional(1), call.optional(2), call.number(7, 1e-5))
-
-
-def _instance_norm(call: TorchCall) -> FileTensor:
-    """Read a batch normalization by the statistics of its input: every channel is a group."""
-    x = call.tensor(0)
-    if len(call.node.args) > 6 or x.shape[0] != 1:
+    """Read a normalization of groups, or a batch normalization by its input's statistics: every channel is a group."""
+    x, grouped = call.tensor(0), call.name == "native_group_norm"
+    if not grouped and (len(call.node.args) > 6 or x.shape[0] != 1):
         raise ImportModelError("a batch normalization that learns is not supported; export the module in eval mode")
-    return call.c.group_norm(x, x.shape[1], call.optional(1), call.optional(2), call.number(5, 1e-5))
+    groups, epsilon = int(call.number(6, 1)) if grouped else x.shape[1], call.number(7 if grouped else 5, 1e-5)
+    return call.c.group_norm(x, groups, call.optional(1), call.optional(2), epsilon)
 
 
 def _pool(call: TorchCall) -> FileTensor:
@@ -121,11 +197,6 @@ def _adaptive_pool(call: TorchCall) -> FileTensor:
     return call.c.pool(ops.AvgPool if average else ops.MaxPool, x, size, size, ((0, 0),) * len(size))
 
 
-def _mean(call: TorchCall) -> FileTensor:
-    x = call.tensor(0)
-    return call.c.mean(x, call.integers(1) or range(len(x.shape)), bool(call.raw(2)))
-
-
 def _sum(call: TorchCall, sign: float = 1.0) -> FileTensor:
     a, b = call.operand(0), call.operand(1)
     factor = sign * call.factors("alpha")[0]
@@ -141,26 +212,16 @@ def _div(call: TorchCall) -> FileTensor:
     return call.c.multiply(call.operand(0), Constant(1 / divisor))
 
 
-def _view(call: TorchCall) -> FileTensor:
-    x = call.tensor(0)
-    return call.c.reshape(x, resolved(call.integers(1), x.size))
-
-
-def _expand(call: TorchCall) -> FileTensor:
+def _identity(call: TorchCall) -> FileTensor:
+    """Read an operator that changes nothing, and one that repeats a tensor no times."""
     x = call.tensor(0)
     refuse(call.shape != x.shape, f"{list(x.shape)} would be repeated; let the operator that reads it repeat it")
     return x
 
 
-def _cat(call: TorchCall) -> FileTensor:
-    parts = [call.values[item] for item in call.raw(0)]
-    return call.c.concat([p for p in parts if isinstance(p, FileTensor | Constant)], int(call.number(1, 0)))
-
-
 def _pad(call: TorchCall) -> FileTensor:
-    x, pads = call.tensor(0), call.integers(1)
-    if call.number(2, 0.0) != 0.0:
-        raise ImportModelError(f"padding with {call.number(2, 0.0)} is not supported; pad with zeros")
+    x, pads, fill = call.tensor(0), call.integers(1), call.number(2, 0.0)
+    refuse(fill != 0.0, f"padding with {fill} is not supported; pad with zeros")
     pairs = tuple(zip(pads[::2], pads[1::2], strict=True))
     return call.c.pad(x, ((0, 0),) * (len(x.shape) - len(pairs)) + tuple(reversed(pairs)))
 
@@ -170,9 +231,9 @@ def _clip(low: float, high: float) -> TorchRule:
     return lambda call: call.c.clip(call.tensor(0), call.number(1, low), call.number(2, high))
 
 
-def _power(exponent: float | None = None) -> TorchRule:
-    """Return the rule of a power with this exponent, or with the second argument."""
-    return lambda call: call.c.power(call.tensor(0), call.number(1, 1.0) if exponent is None else exponent)
+def _power(exponent: float) -> TorchRule:
+    """Return the rule of a power with this exponent."""
+    return lambda call: call.c.power(call.tensor(0), exponent)
 
 
 def _slice(call: TorchCall) -> FileTensor:
@@ -203,11 +264,6 @@ def _flip(call: TorchCall) -> FileTensor:
     return call.c.take(x, {a % len(x.shape): range(x.shape[a] - 1, -1, -1) for a in call.integers(1)})
 
 
-def _repeat(call: TorchCall) -> FileTensor:
-    x, times = call.tensor(0), call.integers(1)
-    return call.c.repeat(call.c.reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape), times)
-
-
 def _upsample_nearest(call: TorchCall) -> FileTensor:
     """Take the place below each point; the step is 1 / factor if one is given, else the ratio of sizes, in float32."""
     x = call.tensor(0)
@@ -231,11 +287,11 @@ def _upsample_bilinear(call: TorchCall) -> FileTensor:
 
 def _getitem(call: TorchCall) -> object:
     """Return one of several results; of most operators only the first is computed."""
-    several = call.values[call.raw(0)]
+    several, place = call.values[call.raw(0)], call.raw(1)
     results = several if isinstance(several, tuple) else (several,)
-    if not 0 <= call.raw(1) < len(results):
+    if not 0 <= place < len(results):
         raise ImportModelError(f"only the first {len(results)} results of it are supported; do not use the others")
-    return results[call.raw(1)]
+    return results[place]
 
 
 def _layers(call: TorchCall, op: ops.Lstm | ops.Gru) -> list[Cells]:
@@ -299,32 +355,38 @@ RECURRENT = ("gru", "lstm")
 RULES: Mapping[str, TorchRule] = {
     # PyTorch recorded the shapes of squeezes and unsqueezes.
     **dict.fromkeys(("squeeze", "unsqueeze"), lambda call: call.c.reshape(call.tensor(0), call.shape)),
-    **dict.fromkeys(("_to_copy", "alias", "clone"), lambda call: call.tensor(0)),
-    "_native_batch_norm_legit": _instance_norm, "baddbmm": _added_product, "bmm": _product, "matmul": _product,
+    **dict.fromkeys(("_to_copy", "alias", "clone", "expand"), _identity),
+    "_native_batch_norm_legit": _group_norm, "baddbmm": _added_product, "bmm": _product, "matmul": _product,
     "native_group_norm": _group_norm, "native_layer_norm": _layer_norm, "scaled_dot_product_attention": _attention,
     "gru": lambda call: _recurrent(call, ops.Gru()), "lstm": lambda call: _recurrent(call, ops.Lstm()),
     "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
     "_log_softmax": _softmax(ops.LogSoftmax()), "_softmax": _softmax(ops.Softmax()), "abs": _lookup("abs"),
     "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum,
-    "addmm": _added_product, "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
+    "addmm": _added_product, "avg_pool1d": _pool, "avg_pool2d": _pool,
+    "cat": lambda call: call.c.concat([call.held(item) for item in call.raw(0)], int(call.number(1, 0))),
     "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clip(-math.inf, math.inf),
     "constant_pad_nd": _pad, "convolution": _convolution, "div": _div,
-    "elu": _unary(_elu), "erf": _lookup("erf"), "exp": _lookup("exp"), "expand": _expand,
+    "elu": _unary(_elu), "erf": _lookup("erf"), "exp": _lookup("exp"),
     "flip": _flip, "gelu": _unary(_gelu), "getitem": _getitem, "hardsigmoid": _lookup("hard_sigmoid", 1 / 6, 0.5),
     "hardswish": _lookup("hard_swish"), "hardtanh": _clip(-1.0, 1.0), "index_select": _select,
     "leaky_relu": _unary(lambda call: ops.Lookup("leaky_relu", call.number(1, 0.01))),
-    "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _product,
+    "max_pool2d_with_indices": _pool, "mish": _lookup("mish"), "mm": _product,
+    "mean": lambda call: call.c.mean(
+        x := call.tensor(0), call.integers(1) or range(len(x.shape)), bool(call.raw(2))
+    ),
     "maximum": lambda call: call.c.pair(ops.Maximum(), call.operand(0), call.operand(1)),
     "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
     "neg": lambda call: call.c.negative(call.tensor(0)),
     "permute": lambda call: call.c.transpose(x := call.tensor(0), tuple(n % len(x.shape) for n in call.integers(1))),
-    "pow": _power(),
-    "reciprocal": _power(-1.0), "rsqrt": _power(-0.5), "sqrt": _power(0.5), "log": _lookup("log"),
-    "repeat": _repeat, "select": _select, "slice": _slice, "split": _split, "split_with_sizes": _split,
+    "pow": lambda call: call.c.power(call.tensor(0), call.number(1, 1.0)), "reciprocal": _power(-1.0),
+    "rsqrt": _power(-0.5), "sqrt": _power(0.5), "log": _lookup("log"),
+    "repeat": lambda call: call.c.repeat(call.tensor(0), call.integers(1)), "select": _select, "slice": _slice,
+    "split": _split, "split_with_sizes": _split,
     "relu": _unary(lambda call: ops.Activate("relu")),
     "selu": _lookup("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _lookup("sigmoid"),
     "silu": _lookup("silu"), "softplus": _unary(_softplus),
     "sub": lambda call: _sum(call, -1.0), "tanh": _lookup("tanh"),
     "upsample_bilinear2d": _upsample_bilinear, "upsample_nearest1d": _upsample_nearest,
-    "upsample_nearest2d": _upsample_nearest, "view": _view,
+    "upsample_nearest2d": _upsample_nearest,
+    "view": lambda call: call.c.reshape(x := call.tensor(0), resolved(call.integers(1), x.size)),
 }  # fmt: skip

@@ -131,8 +131,7 @@ def _call(node: Record) -> AtenCall:
     target = _text(node, "target")
     operator = find_operator(target)
     node = Record(node.values, f"{node.where} ({target})")
-    positional: list[object] = []
-    keywords: dict[str, object] = {}
+    positional, keywords = list[object](), dict[str, object]()
     given = {_text(item, "name"): item for item in node.records("inputs")}
     for argument in operator._schema.arguments:
         if argument.name in given:
@@ -143,8 +142,7 @@ def _call(node: Record) -> AtenCall:
                 positional.append(value)
             else:
                 keywords[argument.name] = value
-    if given:
-        raise ImportModelError(f"{node.where} has no argument {next(iter(given))[:40]!a}; save it again")
+    refuse(given, f"{node.where} has no argument {next(iter(given), '')[:40]!a}; save it again")
     return AtenCall(operator, tuple(positional), keywords, tuple(_result(item) for item in node.records("outputs")))
 
 
@@ -153,27 +151,22 @@ def find_operator(target: str) -> torch._ops.OpOverload:
     found = TARGET.fullmatch(target)
     packet = getattr(torch.ops.aten, found[1], None) if found else None
     operator = getattr(packet, found[2], None) if found and isinstance(packet, torch._ops.OpOverloadPacket) else None
-    if found is None or not isinstance(operator, torch._ops.OpOverload) or not _computes(operator, found[1]):
-        raise ImportModelError(f"it calls {target[:80]!a}, which is not one of PyTorch's own operators of tensors")
-    return operator
-
-
-def _computes(operator: torch._ops.OpOverload, name: str) -> bool:
-    schema = operator._schema
-    public = not name.startswith("_") or torch.Tag.core in operator.tags or name in PRIVATE
-    tensors = schema.returns and all("Tensor" in str(result.type) for result in schema.returns)
-    given = ((a.name, str(a.type)) for a in schema.arguments)
-    plain = all(TYPES.fullmatch(t) or (n in TEXTS and t in ("str", "Optional[str]")) for n, t in given)
-    return bool(public and tensors and plain)
+    if found is not None and isinstance(operator, torch._ops.OpOverload):
+        name, schema = found[1], operator._schema
+        public = not name.startswith("_") or torch.Tag.core in operator.tags or name in PRIVATE
+        tensors = schema.returns and all("Tensor" in str(result.type) for result in schema.returns)
+        given = ((a.name, str(a.type)) for a in schema.arguments)
+        plain = all(TYPES.fullmatch(t) or (n in TEXTS and t in ("str", "Optional[str]")) for n, t in given)
+        if public and tensors and plain:
+            return operator
+    raise ImportModelError(f"it calls {target[:80]!a}, which is not one of PyTorch's own operators of tensors")
 
 
 def _result(item: Record) -> str | tuple[str, ...] | None:
-    kind, inner = _only(item)
-    if kind == "as_none":
-        return None
+    kind, _ = _only(item)
     if kind == "as_tensors":
         return tuple(_text(tensor, "name") for tensor in item.records("as_tensors"))
-    return _tensor_name(Record({kind: inner}, item.where))
+    return None if kind == "as_none" else _tensor_name(item)
 
 
 def _argument(argument: Record, name: str) -> object:
@@ -191,24 +184,19 @@ def _argument(argument: Record, name: str) -> object:
     return _SINGLE[kind](value, argument.where)
 
 
-def _whole(value: object, where: str) -> int:
-    if not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        raise ImportModelError(f"{where} should be a whole number; save it again")
-    return int(value)
+def _checked(kind: type, what: str, most: float = math.inf) -> Callable[[object, str], object]:
+    """Return a reader of values of a kind, which errors call `what`."""
 
+    kinds = (int, float) if kind is float else (kind,)
 
-def _real(value: object, where: str) -> float:
-    if isinstance(value, str) and value in FLOATS:
-        return FLOATS[value]
-    if not isinstance(value, int | float) or abs(value) > 1e308:
-        raise ImportModelError(f"{where} should be a number; save it again")
-    return float(value)
+    def find(value: Any, where: str) -> object:
+        if kind is float and isinstance(value, str) and value in FLOATS:
+            return FLOATS[value]
+        fits = isinstance(value, kinds)
+        refuse(not fits or value < -most or value >= most, f"{where} should be {what}; save it again")
+        return kind(value)
 
-
-def _truth(value: object, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise ImportModelError(f"{where} should be true or false; save it again")
-    return value
+    return find
 
 
 def _numbered(table: Mapping[int, object], what: str) -> Callable[[object, str], object]:
@@ -239,11 +227,14 @@ def _tensor(value: object, where: str) -> Named | None:
     return Named(_text(record if "name" in record.values else record.record("as_tensor"), "name"))
 
 
+_PLAIN: Mapping[str, Callable[[object, str], object]] = {
+    "int": _checked(int, "a whole number", 2**63), "float": _checked(float, "a number", 1e308),
+    "bool": _checked(bool, "true or false"),
+}  # fmt: skip
 # Readers of arguments by kind; those of the first table may come in lists, whose kinds end in "s".
 _LISTED: Mapping[str, Callable[[object, str], object]] = {
-    "as_int": _whole, "as_float": _real, "as_bool": _truth, "as_tensor": _tensor, "as_optional_tensor": _tensor,
-    "as_sym_int": _known("as_int", _whole), "as_sym_float": _known("as_float", _real),
-    "as_sym_bool": _known("as_bool", _truth),
+    **{f"as_{kind}": read for kind, read in _PLAIN.items()}, "as_tensor": _tensor, "as_optional_tensor": _tensor,
+    **{f"as_sym_{kind}": _known(f"as_{kind}", read) for kind, read in _PLAIN.items()},
 }  # fmt: skip
 _SINGLE: Mapping[str, Callable[[object, str], object]] = {
     **_LISTED,

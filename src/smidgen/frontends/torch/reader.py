@@ -4,7 +4,6 @@ import logging
 import math
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +16,12 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from smidgen.data.files import MEMORY, Budget, first_line
-from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, nearest, refuse, with_others
+from smidgen.errors import ImportModelError, UnsupportedOperatorError, further, located, nearest, refuse, with_others
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.sequences import Sequences
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import read_archive
-from smidgen.frontends.torch.call import TorchCall, name_of
-from smidgen.frontends.torch.operators import INSTEAD, RECURRENT, RULES
+from smidgen.frontends.torch.operators import INSTEAD, RECURRENT, RULES, TorchCall, name_of
 from smidgen.frontends.torch.program import ReplayModule, examples, parse
 from smidgen.ir import Graph
 
@@ -79,7 +77,7 @@ def _read(program: ExportedProgram, name: str, where: str, inputs: tuple[str, ..
             program = program.run_decompositions(kept)
     except Exception as error:  # it runs PyTorch's own code on what the archive holds
         raise ImportModelError(f"{where} cannot be reduced to plain operators: {first_line(error)}") from None
-    with located(where):
+    with located(where, again="; export the model again"):
         last, own = (_graph(program, name, way, inputs, budget.copy()) for way in (True, False))
     images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
     return fewest_transposes(last, own, images)
@@ -112,7 +110,10 @@ def _graph(program: ExportedProgram, name: str, last: bool, inputs: tuple[str, .
             try:
                 values[node] = _call(c, node, values)
             except ImportModelError as error:
-                raise with_others(error, _unsupported(node, values)) from None
+                calls = [n for n in program.graph_module.graph.nodes if n.op == "call_function" and n not in values]
+                behind = ((name_of(n.target), n.all_input_nodes, (n,)) for n in calls if n != node)
+                computed = {n for n, value in values.items() if isinstance(value, FileTensor)} | {node}
+                raise with_others(error, further(behind, computed, RULES)) from None
         elif node.op == "output":
             outputs = [_output(values, item) for item in node.args[0]]
         else:
@@ -154,26 +155,12 @@ def _call(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]) -> obje
     where = f"'{node.name}' ({name})"
     if name not in RULES and not known:
         raise UnsupportedOperatorError(where, name, INSTEAD.get(name) or nearest(name, RULES, 0.6))
-    with located(where):
+    with located(where, again="; export the model again"):
         try:
             folds = known and name != "getitem"
             return _fold_constant(c, node, values) if folds else RULES[name](TorchCall(c, node, values))
         except IndexError as error:
             raise ImportModelError(str(error)) from None
-
-
-def _unsupported(reached: fx.Node, values: Mapping[fx.Node, object]) -> Counter[str]:
-    """Count the operators without a rule that follow one that could not be read and compute no constants."""
-    computed = {node for node, value in values.items() if isinstance(value, FileTensor)} | {reached}
-    found: Counter[str] = Counter()
-    node = reached.next
-    while node.op != "output":
-        if computed & set(node.all_input_nodes):
-            computed.add(node)
-            if name_of(node.target) not in RULES:
-                found[name_of(node.target)] += 1
-        node = node.next
-    return found
 
 
 def _fold_constant(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:

@@ -1,6 +1,5 @@
 """ONNX → Graph: [batch, channels, rows, columns] becomes channels last, with as few transposes as possible."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +7,10 @@ from pathlib import Path
 import onnx
 
 from smidgen.data.files import MEMORY, Budget
-from smidgen.errors import ImportModelError, UnsupportedOperatorError, located, nearest, with_others
+from smidgen.errors import ImportModelError, UnsupportedOperatorError, further, located, nearest, refuse, with_others
 from smidgen.frontends.channels import Constant
-from smidgen.frontends.onnx.read.calls import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.read.decode import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
-from smidgen.frontends.onnx.read.layers import RECURRENT_RULES, SPELLED_RULES
+from smidgen.frontends.onnx.read.layers import RECURRENT_RULES, SPELLED_RULES, OnnxCall, OnnxImport
 from smidgen.frontends.onnx.read.operators import OPERATOR_RULES
 from smidgen.frontends.onnx.read.passes import fold, input_quantization, join_normalizations, planned_quantizations
 from smidgen.frontends.tidy import class_note, fewest_transposes, tidy
@@ -24,6 +22,7 @@ FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.Tensor
 CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # operators that keep the order of elements
 # Operators through which the class that ArgMax chose may pass on its way to the output.
 CARRY_A_CLASS = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+AGAIN = "; export the model again"
 WEIGHTED = ("Conv", "Gemm", "MatMul")  # layers for which a first dimension is a batch
 # What to use instead of unsupported operators that people do export.
 INSTEAD = {
@@ -40,7 +39,7 @@ def read_onnx(path: Path, memory: int = MEMORY, shapes: Shapes = NO_SHAPES) -> G
     `shapes` has sizes for inputs that the file leaves open, by name.
     """
     budget = Budget(memory)
-    with located(path.name, "; fix the model before exporting it"):
+    with located(path.name, "; fix the model before exporting it", AGAIN):
         model = join_normalizations(decode(path, budget, shapes))
         plan = planned_quantizations(model)
         last, own = (_graph(model, path.stem, plan, way, budget.copy()) for way in (True, False))
@@ -77,7 +76,10 @@ def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool,
         try:
             _node(c, operator)
         except ImportModelError as error:
-            raise with_others(error, _unsupported(c, number)) from None
+            computed = {name for name, value in c.values.items() if not isinstance(value, Constant)}
+            behind = ((o.code, o.inputs, o.outputs) for o in model.operators[number + 1 :])
+            others = further(behind, computed | {*c.chosen, *operator.outputs}, {*OPERATOR_RULES, "If"})
+            raise with_others(error, others) from None
     outputs = [_output(c, value) for value in model.outputs]
     graph = tidy(c.builder.graph(*(dict.fromkeys(outputs) if c.chosen else outputs)))
     return replace(graph, notes=(class_note("ArgMax", graph),)) if c.chosen else graph
@@ -89,7 +91,7 @@ def _output(c: OnnxImport, declared: OnnxTensor) -> Value:
         return c.view(c.in_order(c.real(scores)).value, scores.shape)
     x = c.operand(declared.name)
     if isinstance(x, Constant):
-        raise ImportModelError(f"its output '{declared.name}' is a constant; export the model again")
+        raise ImportModelError(f"its output '{declared.name}' is a constant")
     return c.as_output(c.real(x) if declared.kind == FLOAT else x)
 
 
@@ -98,12 +100,11 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     where, code = f"node '{operator.name}' ({operator.code})", operator.code
     rule = SPELLED_RULES.get(code) or OPERATOR_RULES.get(code)
     c.output = next(filter(None, operator.outputs), "")
-    if not c.output or c.output in c.values:
-        raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
     if code == "If":
         _branch(c, operator, where)
         return
-    with located(where):
+    with located(where, again=AGAIN):
+        refuse(not c.output or c.output in c.values, "it has no output, or one that another node writes")
         if code in CARRY_A_CLASS and operator.inputs[:1] and operator.inputs[0] in c.chosen:
             c.chosen[c.output] = c.chosen[operator.inputs[0]]
             return
@@ -126,22 +127,8 @@ def _branch(c: OnnxImport, operator: OnnxOperator, where: str) -> None:
     with located(where):
         condition = c.operand(operator.inputs[0]) if operator.inputs else None
         if not isinstance(condition, Constant) or condition.data.size != 1:
-            raise ImportModelError(
-                "its condition is computed from the input; export the model for one fixed input, without it"
-            )
+            raise ImportModelError("its condition is computed from the input; export it for one fixed input, without")
     branch = operator.branches[bool(condition.data.reshape(()))]
     c.values |= {name: Constant(data) for name, data in branch.constants.items()}
     for inner in branch.operators:
         _node(c, inner)
-
-
-def _unsupported(c: OnnxImport, reached: int) -> Counter[str]:
-    """Count the operators behind this one that have no rule and compute no constants."""
-    constant = {name for name, value in c.values.items() if isinstance(value, Constant)}
-    found: Counter[str] = Counter()
-    for operator in c.model.operators[reached + 1 :]:
-        if operator.inputs and constant.issuperset(filter(None, operator.inputs)):
-            constant.update(operator.outputs)
-        elif operator.code not in OPERATOR_RULES and operator.code != "If":
-            found[operator.code] += 1
-    return found

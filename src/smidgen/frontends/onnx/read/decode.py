@@ -87,11 +87,10 @@ def decode(path: Path, budget: Budget, shapes: Shapes = NO_SHAPES) -> OnnxModel:
     try:
         proto.ParseFromString(read_whole(path, budget.limit))
     except DecodeError:
-        raise ImportModelError("it is not a complete ONNX file; copy or export it again") from None
+        raise ImportModelError("it is not a complete ONNX file") from None
     graph = proto.graph
     names = (*_names(graph), *(function.name for function in proto.functions))
-    if not all(isinstance(name, str) for name in names):  # protobuf returns bytes for names that are not text
-        raise ImportModelError("it holds names that are not text; copy or export it again")
+    refuse(not all(isinstance(name, str) for name in names), "it holds names that are not text")
     opset = _opset(proto)
     _fix_shapes(graph, shapes)
     refuse(graph.sparse_initializer, "it holds sparse weights; export them dense")
@@ -103,32 +102,25 @@ def decode(path: Path, budget: Budget, shapes: Shapes = NO_SHAPES) -> OnnxModel:
     inputs = tuple(_input(v) for v in graph.input if v.name not in constants)
     outputs = tuple(OnnxTensor(v.name, v.type.tensor_type.elem_type) for v in graph.output)
     operators = tuple(_operators(graph, path.parent, budget))
-    refuse(not outputs or not operators, "it computes nothing; export the model again")
+    refuse(not outputs or not operators, "it computes nothing")
     return OnnxModel(opset, inputs, outputs, constants, operators, _classes(proto))
 
 
 def _classes(proto: onnx.ModelProto) -> tuple[str, ...]:
     """Return the class names in a model's metadata, for which ONNX has no standard; none where they are not sound."""
     held = {entry.key: entry.value for entry in proto.metadata_props}
-    found = _parsed(held.get(CLASSES) or held.get(NAMES))
-    if isinstance(found, dict) and set(found) == set(range(len(found))):
-        found = [found[place] for place in range(len(found))]
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        return ()
-    return tuple(found)
-
-
-def _parsed(text: object) -> object:
-    """Parse a text as JSON or as a Python literal; None where it is neither."""
-    if not isinstance(text, str) or len(text) > LARGEST_CLASSES:  # protobuf returns bytes for what is not text
-        return None
+    text: object = held.get(CLASSES) or held.get(NAMES)
     for parse in (json.loads, ast.literal_eval):
+        if not isinstance(text, str) or len(text) > LARGEST_CLASSES:  # protobuf returns bytes for what is not text
+            return ()
         try:
             found: object = parse(text)
-            return found
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             continue
-    return None
+        if isinstance(found, dict) and set(found) == set(range(len(found))):
+            found = [found[place] for place in range(len(found))]
+        return tuple(found) if isinstance(found, list) and all(isinstance(name, str) for name in found) else ()
+    return ()
 
 
 def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
@@ -177,9 +169,8 @@ def _opset(proto: onnx.ModelProto) -> int:
     opset = versions.get("", 0) or versions.get("ai.onnx", 0) or _implied_opset(proto)
     newest = onnx.defs.onnx_opset_version()
     refuse(not 1 <= opset <= newest, f"it uses opset {opset}; export it with one from {OLDEST} to {newest}")
-    if any(function.domain != DOMAIN for function in proto.functions):
-        names = ", ".join(sorted(f.name for f in proto.functions if f.domain != DOMAIN)[:3])
-        raise ImportModelError(f"it defines functions ({names}); inline them with onnx.inliner first")
+    names = sorted(function.name for function in proto.functions if function.domain != DOMAIN)[:3]
+    refuse(names, f"it defines functions ({', '.join(names)}); inline them with onnx.inliner first")
     return int(opset)
 
 
@@ -209,8 +200,7 @@ def _fix_shapes(graph: onnx.GraphProto, shapes: Shapes) -> None:
     held = {tensor.name for tensor in graph.initializer}
     inputs = {v.name: v.type.tensor_type.shape.dim for v in graph.input if v.name not in held}
     for name, shape in shapes.items():
-        if name not in inputs:
-            raise ImportModelError(f"it has no input '{name}' to give a shape to; its inputs are {', '.join(inputs)}")
+        refuse(name not in inputs, f"it has no input '{name}' to give a shape to; its inputs are {', '.join(inputs)}")
         given = [d.dim_value if d.HasField("dim_value") else None for d in inputs[name]]
         if len(given) != len(shape) or any(g not in (None, n) for g, n in zip(given, shape, strict=True)):
             stated = ", ".join("?" if g is None else str(g) for g in given)
@@ -250,14 +240,12 @@ def _where(number: int, node: onnx.NodeProto) -> str:
 def _check_nodes(graph: onnx.GraphProto) -> int:
     """Return how many nodes a graph and its branches have; raise where one is a loop, or of another domain."""
     for number, node in enumerate(graph.node):
-        where = _where(number, node)
+        where, domain = _where(number, node), node.domain
         inner = any((a.HasField("g") or a.graphs) and a.name not in BRANCHES for a in node.attribute)
         if node.op_type in LOOPS or inner:
             raise ImportModelError(f"{where} is control flow; export the model for one fixed input, without it")
-        if node.domain not in ("", "ai.onnx", DOMAIN):
-            raise ImportModelError(
-                f"{where} is of the domain '{node.domain}'; export the model with ONNX's own operators"
-            )
+        if domain not in ("", "ai.onnx", DOMAIN):
+            raise ImportModelError(f"{where} is of the domain '{domain}'; export the model with ONNX's own operators")
     return len(graph.node) + sum(_check_nodes(inner) for inner in _inner_graphs(graph))
 
 
@@ -277,7 +265,7 @@ def _condition(node: onnx.NodeProto, name: str, folder: Path, budget: Budget) ->
     """Return an If; what its branches read from outside counts among its inputs."""
     graphs = {a.name: a.g for a in node.attribute if a.HasField("g")}
     if set(graphs) != set(BRANCHES) or any(len(g.output) != len(node.output) for g in graphs.values()):
-        raise ImportModelError("it lacks a branch, or a branch has other outputs than it; export the model again")
+        raise ImportModelError("it lacks a branch, or a branch has other outputs than it")
     branches, outside = {}, dict[str, None]()
     for which, graph in graphs.items():
         constants = {t.name: array(t, folder, budget) for t in graph.initializer}
@@ -312,19 +300,17 @@ def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
         for steps, name in (((w, w_step, w_zero), real[0]), ((b, b_step, b_zero), real[1])):
             yield OnnxOperator("DequantizeLinear", operator.name, steps, (name,), {"axis": 0})
         yield replace(operator, code=WEIGHTED[code], inputs=(x, *real))
-    elif code in LAYERS:
-        yield replace(operator, code="Identity" if code in IDENTITIES else code, inputs=inputs[: LAYERS[code]])
     else:
-        raise ImportModelError(
-            f"node '{operator.name}' ({code}) is a table that no operator of ONNX gives; import the .smg"
-        )
+        where = f"node '{operator.name}' ({code})"
+        refuse(code not in LAYERS, f"{where} is a table that no operator of ONNX gives; import the .smg")
+        yield replace(operator, code="Identity" if code in IDENTITIES else code, inputs=inputs[: LAYERS[code]])
 
 
 def _attribute(attribute: onnx.AttributeProto, folder: Path, budget: Budget) -> object:
     """Return an attribute's value of the type that it declares."""
     kind = attribute.type
     if attribute.ref_attr_name or kind not in (*_SINGLE, *_LISTS):
-        raise ImportModelError(f"its attribute '{attribute.name}' has an unsupported type; export the model again")
+        raise ImportModelError(f"its attribute '{attribute.name}' has an unsupported type")
     value = onnx.helper.get_attribute_value(attribute)
     if kind == onnx.AttributeProto.TENSOR:
         return array(value, folder, budget)
@@ -342,9 +328,7 @@ def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
         raise ImportModelError(f"{what} is of ONNX type {tensor.data_type}; export the model with {kinds}")
     size = math.prod(shape) * dtype.itemsize
     if len(shape) > LARGEST_RANK or min(shape, default=0) < 0:
-        raise ImportModelError(
-            f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} sizes from 0 on are read"
-        )
+        raise ImportModelError(f"{what} has shape {list(shape[:8])}; up to {LARGEST_RANK} sizes from 0 on are read")
     budget.take(f"{what}, {dtype}{list(shape)},", size)
     try:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
@@ -352,7 +336,7 @@ def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
         flat = np.frombuffer(_external(tensor, folder, size), dtype.newbyteorder("<"))
         return flat.reshape(shape).astype(dtype, copy=False)
     except (ValueError, TypeError) as error:
-        raise ImportModelError(f"{what} does not hold its {size:,} bytes ({str(error)[:80]}); export again") from None
+        raise ImportModelError(f"{what} does not hold its {size:,} bytes ({str(error)[:80]})") from None
 
 
 def _external(tensor: onnx.TensorProto, folder: Path, size: int) -> bytes:
@@ -363,18 +347,17 @@ def _external(tensor: onnx.TensorProto, folder: Path, size: int) -> bytes:
         path = (folder / location).resolve()
         path.exists()
     except (OSError, ValueError, RuntimeError):  # too long a name, a zero byte, links in a circle
-        raise ImportModelError(f"{what} is in {location[:80]!a}, which is no name of a file; export again") from None
+        raise ImportModelError(f"{what} is in {location[:80]!a}, which is no name of a file") from None
     if not location or folder.resolve() not in path.parents:
         raise ImportModelError(f"{what} is in '{location[:80]}', outside the model's folder; export the model whole")
     try:
-        start, length = int(entries.get("offset", "0")), int(entries.get("length", str(size)))
+        start, length = int(entries.get("offset", 0)), int(entries.get("length", size))
     except ValueError:
-        start, length = -1, -1
+        start = length = -1
     refuse(not path.is_file(), f"{what} is in '{location[:80]}', which is not next to the model; copy that file too")
     if length != size or start < 0 or start + size > path.stat().st_size:
         raise ImportModelError(
-            f"{what} should be {size:,} bytes of '{location[:80]}' from {start:,}, which has "
-            f"{path.stat().st_size:,}; copy or export the model again"
+            f"{what} should be {size:,} bytes of '{location[:80]}' from {start:,}, which has {path.stat().st_size:,}"
         )
     try:
         with path.open("rb") as file:

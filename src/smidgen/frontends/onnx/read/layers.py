@@ -1,24 +1,134 @@
-"""Rules for ONNX's layers: weights, windows, normalization, attention, recurrence, quantization."""
+"""ONNX's operators about to be translated, and rules for layers: weights, windows, norms, recurrence, quantization."""
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from smidgen import ops
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
-from smidgen.frontends.layout import Shape
-from smidgen.frontends.onnx.read.calls import OnnxCall
+from smidgen.frontends.layout import Shape, axis_of
+from smidgen.frontends.onnx.read.decode import OnnxModel, OnnxOperator
 from smidgen.frontends.onnx.read.passes import SPELLED_NORM, qparams
-from smidgen.frontends.sequences import Cells, check_zero
-from smidgen.ir import Array
+from smidgen.frontends.sequences import Cells, Sequences, check_zero
+from smidgen.ir import Array, QParams
 
-OnnxRule = Callable[[OnnxCall], Operand | tuple[FileTensor, ...]]
+MAX_INTEGERS = 64  # elements of a constant shape, of axes, pads, …
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
 GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}  # ONNX's places of our i, f, g, o and r, z, n
 LENGTHS, STATES, PEEPHOLES = 4, (5, 6), 7  # inputs of a recurrent layer
+
+
+class OnnxImport(Sequences):
+    """The graph under construction and the file's tensors by name."""
+
+    def __init__(self, model: OnnxModel, name: str, plan: Mapping[str, QParams], budget: Budget) -> None:
+        super().__init__(name, plan, budget)
+        self.model = model
+        self.withheld: set[str] = set()  # results that are not computed
+        self.chosen: dict[str, FileTensor] = {}  # classes that ArgMax chose, by the scores it chose from
+        self.values: dict[str, Operand] = {n: Constant(data) for n, data in model.constants.items()}
+
+    def operand(self, name: str) -> Operand:
+        refuse(name in self.withheld, f"'{name}' is the last cell state of an LSTM; only its hidden states are read")
+        chosen = "the class that ArgMax chose, and more is computed from it; end the model at ArgMax"
+        refuse(name in self.chosen, f"'{name}' is {chosen}")
+        refuse(name not in self.values, f"'{name}' is read before anything writes it")
+        return self.values[name]
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxCall:
+    """One operator about to be translated: its inputs and attributes, each asked for by kind."""
+
+    c: OnnxImport
+    operator: OnnxOperator
+
+    def __len__(self) -> int:
+        return len(self.operator.inputs)
+
+    def has_input(self, place: int) -> bool:
+        """Return whether an optional input is present."""
+        return place < len(self) and self.operator.inputs[place] != ""
+
+    def operand(self, place: int) -> Operand:
+        refuse(not self.has_input(place), f"its input {place} is missing")
+        return self.c.operand(self.operator.inputs[place])
+
+    def tensor(self, place: int) -> FileTensor:
+        """Return an input as a value of the graph."""
+        x = self.operand(place)
+        return x if isinstance(x, FileTensor) else self.c.real(x)
+
+    def constant(self, place: int) -> Constant:
+        x = self.operand(place)
+        if not isinstance(x, Constant):
+            raise ImportModelError(f"its input {place}, '{self.operator.inputs[place]}', is computed, not a constant")
+        return x
+
+    def optional(self, place: int) -> Constant | None:
+        return self.constant(place) if self.has_input(place) else None
+
+    def number(self, place: int, default: float) -> float:
+        """Return a constant input of one element."""
+        constant = self.optional(place)
+        if constant is None:
+            return default
+        refuse(constant.data.size != 1, f"its input {place} should be one number, is {list(constant.shape)}")
+        return float(constant.data.reshape(-1)[0])
+
+    def numbers(self, place: int) -> tuple[int, ...]:
+        """Return a constant input of a few integers."""
+        data: Array = self.constant(place).data
+        if data.dtype.kind not in "iu" or data.size > MAX_INTEGERS:
+            raise ImportModelError(f"its input {place} should be a few integers, is {data.dtype}{list(data.shape)}")
+        return tuple(int(n) for n in data.ravel())
+
+    def attribute(self, name: str, default: object, kind: Any, what: str) -> Any:
+        """Return an attribute of a kind, which errors call `what`."""
+        value = self.operator.attributes.get(name, default)
+        refuse(not isinstance(value, kind), f"its attribute {name} should be {what}, is {value!r:.40}")
+        return value
+
+    def integer(self, name: str, default: int) -> int:
+        return int(self.attribute(name, default, int, "an integer"))
+
+    def integers(self, name: str, default: Shape = ()) -> Shape:
+        value: Shape = self.attribute(name, default, tuple, "integers")
+        refuse(not all(isinstance(n, int) for n in value), f"its attribute {name} should be integers, is {value!r:.40}")
+        return value
+
+    def real(self, name: str, default: float) -> float:
+        value = float(self.attribute(name, default, int | float, "a finite number"))
+        refuse(not np.isfinite(value), f"its attribute {name} should be a finite number, is {value}")
+        return value
+
+    def text(self, name: str, default: str) -> str:
+        return str(self.attribute(name, default, str, "text"))
+
+    def forbid(self, name: str, allowed: object) -> None:
+        """Raise unless an attribute is left out or has the one value that is supported."""
+        value = self.operator.attributes.get(name, allowed)
+        refuse(value != allowed, f"{name} = {value!r:.40} is not supported; use {allowed!r}")
+
+    def axis(self, shape: Shape, default: int) -> int:
+        """Return the attribute `axis` as a dimension of a shape; negative ones count from the end."""
+        return axis_of(self.integer("axis", default), shape)
+
+    def axes(self, place: int, rank: int) -> Shape:
+        """Return axes from an input or, in early opsets, an attribute; none where both are left out."""
+        axes = self.numbers(place) if self.has_input(place) else self.integers("axes", ())
+        if any(not -rank <= axis < rank for axis in axes) or len({a % rank for a in axes}) != len(axes):
+            raise ImportModelError(f"axes {list(axes)} do not fit {rank} dimensions")
+        return tuple(axis % rank for axis in axes)
+
+
+OnnxRule = Callable[[OnnxCall], Operand | tuple[FileTensor, ...]]
 
 
 def _pads(call: OnnxCall, x: FileTensor, size: Shape, stride: Shape, dilation: Shape) -> Spans:
@@ -52,8 +162,7 @@ def _window(call: OnnxCall, x: FileTensor, size: Shape) -> tuple[Shape, Spans, S
 def _conv(call: OnnxCall) -> FileTensor:
     x, w = call.tensor(0), call.constant(1)
     size = w.shape[2:]
-    if call.integers("kernel_shape", size) != size:
-        raise ImportModelError(f"its kernel_shape is not that of its weights {list(w.shape)}; export the model again")
+    refuse(call.integers("kernel_shape", size) != size, f"its kernel_shape is not that of its weights {list(w.shape)}")
     stride, pads, dilation = _window(call, x, size)
     return call.c.conv(x, w, call.optional(2), stride, pads, dilation, call.integer("group", 1))
 
@@ -151,7 +260,7 @@ def _spelled_norm(call: OnnxCall) -> FileTensor:
 def _group_norm(call: OnnxCall) -> FileTensor:
     """Read a normalization of groups; scales and shifts are one per channel or, before opset 21, one per group."""
     x = call.tensor(0)
-    refuse(len(x.shape) < 3, f"{list(x.shape)} has no map to normalize; export the model again")
+    refuse(len(x.shape) < 3, f"{list(x.shape)} has no map to normalize")
     channels, scale, shift = x.shape[1], call.constant(1), call.constant(2)
     groups = channels if call.operator.code == "InstanceNormalization" else call.integer("num_groups", 1)
     if groups < 1 or channels % groups or {scale.data.size, shift.data.size} - {groups, channels}:
@@ -170,8 +279,7 @@ def _unit_norm(call: OnnxCall) -> FileTensor:
 
 
 def _softmax(call: OnnxCall) -> FileTensor:
-    x = call.tensor(0)
-    kind = ops.Softmax if call.operator.code == "Softmax" else ops.LogSoftmax
+    x, kind = call.tensor(0), ops.Softmax if call.operator.code == "Softmax" else ops.LogSoftmax
     return call.c.along(kind(call.real("beta", 1.0)), x, call.axis(x.shape, -1))  # only our own files give beta
 
 
@@ -229,9 +337,8 @@ def _recurrent(call: OnnxCall) -> tuple[FileTensor, ...]:
         y, last = c.recurrent(x, time, Cells.stacked(op, order, w[i], u[i], b[i, :half], b[i, half:]), reverse)
         states.append(c.reshape(y, (*y.shape[: time + 1], 1, *y.shape[time + 1 :])))
         lasts.append(c.reshape(last, (1, 1, y.shape[-1])))
-    return tuple(
-        parts[0] if len(parts) == 1 else c.concat(parts, axis) for parts, axis in ((states, time + 1), (lasts, time))
-    )
+    both = (states, time + 1), (lasts, time)
+    return tuple(parts[0] if len(parts) == 1 else c.concat(parts, axis) for parts, axis in both)
 
 
 def _scale_and_zero(call: OnnxCall) -> Mapping[str, Array]:

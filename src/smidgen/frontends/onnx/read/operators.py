@@ -10,8 +10,7 @@ from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import sliced
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layout import axis_of, resolved
-from smidgen.frontends.onnx.read.calls import OnnxCall
-from smidgen.frontends.onnx.read.layers import LAYER_RULES, OnnxRule
+from smidgen.frontends.onnx.read.layers import LAYER_RULES, OnnxCall, OnnxRule
 from smidgen.ir import Array, Op
 from smidgen.ops.functions import TABLES as TFLITE_TABLES
 
@@ -115,7 +114,7 @@ def _split(call: OnnxCall) -> tuple[FileTensor, ...]:
 def _tile(call: OnnxCall) -> FileTensor:
     x, times = call.tensor(0), call.numbers(1)
     if len(times) != len(x.shape) or not all(0 < n <= LARGEST_SIDE for n in times):
-        raise ImportModelError(f"it repeats {list(x.shape)} {list(times)[:8]} times; export the model again")
+        raise ImportModelError(f"it repeats {list(x.shape)} {list(times)[:8]} times")
     return call.c.repeat(x, times)
 
 
@@ -148,8 +147,7 @@ def _mean(call: OnnxCall) -> FileTensor:
 
 def _flatten(call: OnnxCall) -> FileTensor:
     x, axis = call.tensor(0), call.integer("axis", 1)
-    if axis != len(x.shape):
-        axis = axis_of(axis, x.shape)
+    axis = axis if axis == len(x.shape) else axis_of(axis, x.shape)
     return call.c.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
@@ -176,16 +174,10 @@ def _unsqueeze(call: OnnxCall) -> FileTensor:
     return call.c.reshape(x, tuple(1 if i in axes else next(rest) for i in range(rank)))
 
 
-def _transpose(call: OnnxCall) -> FileTensor:
-    x = call.tensor(0)
-    return call.c.transpose(x, call.integers("perm", tuple(reversed(range(len(x.shape))))))
-
-
 def _pad(call: OnnxCall) -> FileTensor:
     x, mode = call.tensor(0), call.text("mode", "constant")
-    if mode != "constant" or call.number(2, 0.0) != 0.0:
-        raise ImportModelError(f"padding by {mode[:20]} with {call.number(2, 0.0)} is not supported; pad with zeros")
-    pads, rank = call.numbers(1), len(x.shape)
+    fill, pads, rank = call.number(2, 0.0), call.numbers(1), len(x.shape)
+    refuse(mode != "constant" or fill, f"padding by {mode[:20]} with {fill} is not supported; pad with zeros")
     axes = call.axes(3, rank) or tuple(range(rank))
     refuse(len(pads) != 2 * len(axes), f"pads {list(pads)} do not fit {list(x.shape)}")
     spans = dict(zip(axes, zip(pads[: len(axes)], pads[len(axes) :], strict=True), strict=True))
@@ -252,10 +244,9 @@ def _shape(call: OnnxCall) -> Constant:
 
 
 def _constant(call: OnnxCall) -> Constant:
-    for name, kind in (("value", np.float32), ("value_float", np.float32), ("value_int", np.int64),
-                       ("value_floats", np.float32), ("value_ints", np.int64)):  # fmt: skip
+    for name in ("value", "value_float", "value_int", "value_floats", "value_ints"):
         if name in call.operator.attributes:
-            value = call.operator.attributes[name]
+            value, kind = call.operator.attributes[name], np.int64 if "int" in name else np.float32
             return Constant(value if isinstance(value, np.ndarray) else np.array(value, kind))
     raise ImportModelError("it holds no numbers")
 
@@ -304,6 +295,9 @@ OPERATOR_RULES: Mapping[str, OnnxRule] = {
     "Selu": _lookup("selu", 1.67326319217681884765625, 1.05070102214813232421875, "gamma"), "Shape": _shape,
     "Sigmoid": _lookup("sigmoid"), "Slice": _slice, "Softplus": _lookup("softplus"), "Softsign": _lookup("softsign"),
     "Split": _split, "Sqrt": lambda call: call.c.power(call.tensor(0), 0.5), "Squeeze": _squeeze, "Sub": _sub,
-    "Sum": _add, "Swish": _swish, "Tanh": _lookup("tanh"), "Tile": _tile, "Transpose": _transpose,
+    "Sum": _add, "Swish": _swish, "Tanh": _lookup("tanh"), "Tile": _tile,
+    "Transpose": lambda call: call.c.transpose(
+        x := call.tensor(0), call.integers("perm", tuple(reversed(range(len(x.shape)))))
+    ),
     "Unsqueeze": _unsqueeze,
 }  # fmt: skip

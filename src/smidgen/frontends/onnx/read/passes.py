@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,13 @@ FOLDED_TYPES = {
     onnx.TensorProto.UINT32: np.dtype(np.uint32), onnx.TensorProto.UINT64: np.dtype(np.uint64),
 }  # fmt: skip
 WIDEST = 8  # bytes of an element, at most
-Centred = tuple[str, tuple[int, ...]]  # a tensor, and the dimensions of the mean that is taken from it
+# A normalization as exporters spell it: operators and what they read, names of tensors, a number, or a list of ways.
+Pattern = str | float | list[Any] | tuple[Any, ...]
+Found = dict[str, object]  # what the names of a pattern stand for, and the dimensions of its means
+CENTRED = ("Sub", "x", ("ReduceMean", "x"))
+VARIANCE = ("ReduceMean", [("Mul", CENTRED, CENTRED), ("Pow", CENTRED, 2.0)])
+DEVIATION = ("Sqrt", [("Add", VARIANCE, "epsilon"), ("Add", "epsilon", VARIANCE)])
+NORMALIZED = ("Div", CENTRED, DEVIATION)
 
 
 def fold(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...], budget: Budget) -> Array:
@@ -43,7 +50,7 @@ def fold(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...], b
         kinds = ", ".join(str(dtype) for dtype in FOLDED_TYPES.values())
         raise ImportModelError(f"it makes constants of ONNX type {operator.attributes.get('to')}; use {kinds}")
     given = [a for a in arrays if a is not None]
-    refuse(not given, "it reads nothing; export the model again")
+    refuse(not given, "it reads nothing")
     budget.check("its result", WIDEST * _elements(operator, given))
     result = _evaluate(operator, opset, arrays)
     if result.dtype not in FOLDED_TYPES.values():
@@ -61,13 +68,13 @@ def _elements(operator: OnnxOperator, given: list[Array]) -> int:
     if code in SHAPED:
         asked = given[min(SHAPED[code], len(given) - 1)].ravel()
         if asked.size > LARGEST_RANK or asked.dtype.kind not in "iu" or (asked < 0).any():
-            raise ImportModelError(f"it makes a constant of shape {str(asked)[:60]}; export the model again")
+            raise ImportModelError(f"it makes a constant of shape {str(asked)[:60]}")
         shape = tuple(int(n) for n in asked)
         return math.prod(together(given[0].shape, shape) if code == "Expand" else shape)
     if code == "Tile":
         times = given[-1].ravel()
         if len(given) != 2 or times.dtype.kind not in "iu" or times.size != given[0].ndim or (times < 1).any():
-            raise ImportModelError(f"it repeats {list(given[0].shape)} {str(times)[:60]} times; export the model again")
+            raise ImportModelError(f"it repeats {list(given[0].shape)} {str(times)[:60]} times")
         return math.prod((given[0].size, *(int(n) for n in times)))
     if code == "Concat":
         return sum(a.size for a in given)
@@ -83,11 +90,9 @@ def _elements(operator: OnnxOperator, given: list[Array]) -> int:
 
 
 def _evaluate(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...]) -> Array:
-    names = [f"x{i}" if a is not None else "" for i, a in enumerate(arrays)]
-    attributes: dict[str, Any] = {
-        name: onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
-        for name, value in operator.attributes.items()
-    }
+    names, given = [f"x{i}" if a is not None else "" for i, a in enumerate(arrays)], operator.attributes.items()
+    kept = ((k, onnx.numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v) for k, v in given)
+    attributes: dict[str, Any] = dict(kept)
     node = onnx.helper.make_node(operator.code, names, ["y"], **attributes)
     feeds = {name: a for name, a in zip(names, arrays, strict=True) if a is not None}
     opsets = [onnx.helper.make_opsetid("", opset)]
@@ -176,57 +181,40 @@ class _Search:
         self.constants = held_constants(model)
         self.makers = {name: operator for operator in model.operators for name in operator.outputs if name}
 
-    def made(self, name: str, *codes: str, inputs: int = 2) -> tuple[str, ...]:
-        """Return the inputs of the operator that makes a tensor; none where it is another, or has another number."""
-        operator = self.makers.get(name)
-        fits = operator is not None and operator.code in codes and len(operator.inputs) == inputs
-        return operator.inputs if operator is not None and fits else ()
-
-    def number(self, name: str) -> float | None:
-        """Return the value of a constant of one element."""
-        data = self.constants.get(name)
-        return float(data.reshape(-1)[0]) if data is not None and data.size == 1 else None
-
     def normalization(self, operator: OnnxOperator) -> OnnxOperator | None:
         """Return the operator that a quotient completes, where it is that of a normalization."""
-        if operator.code != "Div" or len(operator.inputs) != 2:
+        found: Found = {}
+        out = next(iter(operator.outputs), "")
+        if operator.code != "Div" or not self._is(out, NORMALIZED, found) or not found["axes"]:
             return None
-        root = self.made(operator.inputs[1], "Sqrt", inputs=1)
-        total = self.made(root[0], "Add") if root else ()
-        for variance, epsilon in (total, total[::-1]) if total else ():
-            number, found = self.number(epsilon), self._about(operator.inputs[0], variance)
-            if number is not None and found is not None:
-                x, axes = found
-                attributes = {"axes": axes, "epsilon": number}
-                return OnnxOperator(SPELLED_NORM, operator.name, (x,), operator.outputs, attributes)
-        return None
-
-    def _about(self, difference: str, variance: str) -> Centred | None:
-        """Return x and the dimensions of its mean, where these are x − mean and the mean of its square."""
-        centred, (squared, axes) = self._centred(difference), self._mean(variance)
-        product, power = self.made(squared, "Mul"), self.made(squared, "Pow")
-        if product and product[0] == product[1]:
-            base = product[0]
-        elif power and self.number(power[1]) == 2.0:
-            base = power[0]
-        else:
+        epsilon = self.constants.get(str(found["epsilon"]))
+        if epsilon is None or epsilon.size != 1:
             return None
-        return centred if centred is not None and self._centred(base) == centred and axes == centred[1] else None
+        attributes = {"axes": found["axes"], "epsilon": float(epsilon.reshape(-1)[0])}
+        return OnnxOperator(SPELLED_NORM, operator.name, (str(found["x"]),), operator.outputs, attributes)
 
-    def _centred(self, name: str) -> Centred | None:
-        """Return x and the dimensions of its mean, where this is x − mean."""
-        difference = self.made(name, "Sub")
-        x, axes = self._mean(difference[1]) if difference else ("", ())
-        return (x, axes) if axes and x == difference[0] else None
+    def _is(self, name: str, pattern: Pattern, found: Found) -> bool:
+        """Return whether a tensor is computed as a pattern says, and record what its names stand for."""
+        if isinstance(pattern, str):
+            return found.setdefault(pattern, name) == name
+        if isinstance(pattern, float):
+            data = self.constants.get(name)
+            return data is not None and data.size == 1 and float(data.reshape(-1)[0]) == pattern
+        if isinstance(pattern, list):
+            return any(self._is(name, way, found) for way in pattern)
+        (code, *parts), made = pattern, self.makers.get(name)
+        if made is None or made.code != code or not made.inputs:
+            return False
+        if code == "ReduceMean":
+            same = found.setdefault("axes", self._axes(made)) == self._axes(made)
+            return same and self._is(made.inputs[0], parts[0], found)
+        return len(parts) == len(made.inputs) and all(map(self._is, made.inputs, parts, repeat(found)))
 
-    def _mean(self, name: str) -> Centred:
-        """Return the tensor whose mean this is and the dimensions that it keeps as ones; none where unknown."""
-        mean = self.makers.get(name)
-        if mean is None or mean.code != "ReduceMean" or not mean.inputs:
-            return "", ()
+    def _axes(self, mean: OnnxOperator) -> tuple[int, ...]:
+        """Return the dimensions that a mean keeps as ones; none where unknown."""
         given: object = mean.attributes.get("axes", ())
         if len(mean.inputs) > 1 and mean.inputs[1] in self.constants:
             given = self.constants[mean.inputs[1]].reshape(-1).tolist()
         if not isinstance(given, tuple | list) or not all(isinstance(n, int) for n in given):
-            return mean.inputs[0], ()
-        return mean.inputs[0], tuple(int(n) for n in given) if mean.attributes.get("keepdims", 1) == 1 else ()
+            return ()
+        return tuple(given) if mean.attributes.get("keepdims", 1) == 1 else ()

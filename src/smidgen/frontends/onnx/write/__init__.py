@@ -19,6 +19,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from smidgen.errors import ExportError
+from smidgen.frontends.blocks import sum_scales, where
 from smidgen.frontends.onnx.write.functions import DOMAIN, OPSET, VERSION, functions_needed
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
@@ -37,14 +38,11 @@ def serialize(writer: OnnxWriter) -> bytes:
     """Return the writer's graph as the bytes of an `.onnx` file."""
     graph = writer.graph
     verify(graph)
-    if graph.variables:
-        raise ExportError(
-            f"{graph.name} carries {len(graph.variables)} variables between runs, which ONNX lacks; write .tflite"
-        )
-    if graph.updates:
-        raise ExportError(
-            f"{graph.name} trains {len(graph.updates)} values, ONNX only infers; export the learned model"
-        )
+    name, kept, trained = graph.name, len(graph.variables), len(graph.updates)
+    if kept:
+        raise ExportError(f"{name} carries {kept} variables between runs, which ONNX lacks; write .tflite")
+    if trained:
+        raise ExportError(f"{name} trains {trained} values, ONNX only infers; export the learned model")
     writer.write()
     inputs, outputs = ([_declared(v) for v in values] for values in (graph.inputs, graph.outputs))
     body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, writer.constants)
@@ -83,9 +81,12 @@ class OnnxWriter:
             self.register(value, value.name, False)
         for node in self.graph.nodes:
             self.apply(node)
-        for value in self.graph.outputs:
-            if value not in self.graph.inputs:  # inputs keep their names
-                self.add_output(value)
+        for value in (v for v in self.graph.outputs if v not in self.graph.inputs):  # inputs keep their names
+            name, first = self.steps.get(value, (self.names.get((value, False)) or self.operand(value, False), False))
+            if first:
+                self.emit("Transpose", value.name, name, perm=LAST)
+            else:
+                self.emit("Identity", value.name, name)
 
     def apply(self, node: Node) -> None:
         rule = self.rules.get(type(node.op))
@@ -93,13 +94,6 @@ class OnnxWriter:
             known = ", ".join(sorted(op.__name__ for op in self.rules))
             raise ExportError(f"{where(node)} is not exported to ONNX; supported are {known}")
         rule(self, node, node.op)
-
-    def add_output(self, value: Value) -> None:
-        name, first = self.steps.get(value, (self.names.get((value, False)) or self.operand(value, False), False))
-        if first:
-            self.emit("Transpose", value.name, name, perm=LAST)
-        else:
-            self.emit("Identity", value.name, name)
 
     def emit(self, code: str, out: str, *ins: str, **attributes: object) -> str:
         self.emit_all(code, (out,), *ins, **attributes)
@@ -204,12 +198,11 @@ class OnnxWriter:
 
     def bias(self, node: Node) -> NamedConstant:
         """Return the bias: integers have the scale of the sums they are added to."""
-        x, w, b = node.ins
+        b = node.ins[2]
         self.check_constant(node, b)
         if b.type.dtype == "float32":
             return self.data[b], None, b.name
-        assert w.type.q is not None
-        scales = tuple(float(s) for s in np.float32(x.type.scale) * np.array(w.type.q.scale, np.float32))
+        scales = sum_scales(node)
         return self.data[b], QParams(scales, 0, None if len(scales) == 1 else 0), f"{node.out.name}:bias"
 
     def weighted(self, node: Node, first: bool, order: tuple[int, ...]) -> tuple[str, ...]:
@@ -220,11 +213,6 @@ class OnnxWriter:
     def check_constant(self, node: Node, value: Value) -> None:
         if value not in self.data:
             raise ExportError(f"{where(node)}: its weights or bias %{value.name} are computed; ONNX needs constants")
-
-
-def where(node: Node) -> str:
-    """Return a node's place for error messages."""
-    return f"{type(node.op).__name__} of %{node.outs[0].name}"
 
 
 def result_name(node: Node) -> str:

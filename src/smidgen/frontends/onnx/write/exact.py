@@ -12,18 +12,9 @@ from onnx import helper
 
 from smidgen import numerics, ops
 from smidgen.errors import ExportError
-from smidgen.frontends.onnx.write import UINT8_SHIFT, OnnxWriter, Rule, result_name, serialize, where
-from smidgen.frontends.onnx.write.functions import (
-    DOMAIN,
-    EXACT,
-    LONG,
-    OPERATORS,
-    RECTIFIED,
-    TABLES,
-    DoubleRounding,
-    rounding,
-    rounding_of_sums,
-)
+from smidgen.frontends.blocks import where
+from smidgen.frontends.onnx.write import UINT8_SHIFT, OnnxWriter, Rule, functions, result_name, serialize
+from smidgen.frontends.onnx.write.functions import DoubleRounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.write.plain import RULES as PLAIN_RULES
 from smidgen.frontends.onnx.write.plain import rows_first, rows_last, scale_and_shift
 from smidgen.ir import Array, Graph, Node, Op, Value
@@ -69,7 +60,7 @@ class ExactWriter(OnnxWriter):
         """Emit a call of a function, whose output is real numbers."""
         self.called.add(code)
         out = result_name(node)
-        self.nodes.append(helper.make_node(code, list(ins), [out], domain=DOMAIN, **attributes))  # type: ignore[arg-type]
+        self.nodes.append(helper.make_node(code, list(ins), [out], domain=functions.DOMAIN, **attributes))  # type: ignore[arg-type]
         return out
 
     def weighted(self, node: Node, first: bool, order: tuple[int, ...]) -> Names:
@@ -134,20 +125,23 @@ def _uint8_zero(w: ExactWriter, node: Node) -> str:
 def _conv(w: ExactWriter, node: Node, op: Windowed) -> tuple[str, Names]:
     multiplier, shift = (array.astype(np.int64).reshape(-1, 1, 1) for array in multipliers(node))
     reach, lift = _largest_sums(w, node, op.out_in_rows_columns), np.int64(1) << np.maximum(shift, 0)
-    if (reach > EXACT).any() or (reach * lift.ravel() > INT32_MAX).any():
+    if (reach > functions.EXACT).any() or (reach * lift.ravel() > INT32_MAX).any():
         long = _uint8_zero(w, node), w.number(node, "lift", lift, "int64")
         how = rounding_of_sums(multiplier, np.minimum(shift, 0), where(node))
-        return LONG, (*long, *w.scaling(node, how))
+        return functions.LONG, (*long, *w.scaling(node, how))
     how = rounding_of_sums(multiplier, shift, where(node))
     if numerics.activation_range(op.activation, node.out.type)[0] >= node.out.type.zero:
-        return RECTIFIED, (*w.numbers(node, {"factor": how.factor, "up": how.half + how.tie}), w.step(node.out))
+        return functions.RECTIFIED, (
+            *w.numbers(node, {"factor": how.factor, "up": how.half + how.tie}),
+            w.step(node.out),
+        )
     return "", w.scaling(node, how)
 
 
 def _dense(w: ExactWriter, node: Node, op: ops.Dense) -> tuple[str, Names]:
-    long = (_uint8_zero(w, node),) if (_largest_sums(w, node, (0, 1)) > EXACT).any() else ()
+    long = (_uint8_zero(w, node),) if (_largest_sums(w, node, (0, 1)) > functions.EXACT).any() else ()
     factor = w.number(node, "factor", op.scaling(node), "float64")
-    return LONG if long else "", (*long, factor, w.step(node.out))
+    return functions.LONG if long else "", (*long, factor, w.step(node.out))
 
 
 def _add(w: ExactWriter, node: Node, op: ops.Add) -> tuple[str, Names]:
@@ -200,14 +194,10 @@ def _matmul(w: ExactWriter, node: Node, op: ops.MatMul) -> tuple[str, Names]:
     return "", (*map(w.step, node.ins), *w.scaling(node, how))
 
 
-def _unit_norm(w: ExactWriter, node: Node, op: ops.UnitNorm) -> tuple[str, Names]:
-    return "", (w.step(node.ins[0]), w.step(node.out))
-
-
 ROUNDED: Mapping[type[Op], Callable[[ExactWriter, Node, Any], tuple[str, Names]]] = {
     ops.Add: _add, ops.AvgPool: _avg_pool, ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv,
     ops.MatMul: _matmul, ops.Mean: _mean, ops.Mul: _mul, ops.PRelu: _prelu, ops.ResizeBilinear: _bilinear,
-    ops.UnitNorm: _unit_norm,
+    ops.UnitNorm: lambda w, node, op: ("", (w.step(node.ins[0]), w.step(node.out))),
 }  # fmt: skip
 
 
@@ -228,7 +218,7 @@ def _requantize(w: ExactWriter, node: Node, op: Op) -> None:
 
 
 def _lookup(w: ExactWriter, node: Node, op: ops.Lookup) -> None:
-    code, names = OPERATORS[op.function]
+    code, names = functions.OPERATORS[op.function]
     attributes: dict[str, object] = dict(zip(names, (op.alpha, op.beta), strict=False))
     more: Names = ()
     if op.slope:
@@ -239,7 +229,7 @@ def _lookup(w: ExactWriter, node: Node, op: ops.Lookup) -> None:
         attributes = {"approximate": "tanh"}
     elif op.function in ("clip", "power"):
         more = w.limits(op.alpha, op.beta) if op.function == "clip" else w.limits(op.alpha)
-    if "tflite" in TABLES.get(code, ("", ""))[0]:
+    if "tflite" in functions.TABLES.get(code, ("", ""))[0]:
         attributes["tflite"] = int(op.tflite)
     _table(w, node, code, *more, **attributes)
 

@@ -1,12 +1,14 @@
 """Ops as ONNX's own operators on real numbers: the form of a file that leaves rounding to the runtime."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ExportError
-from smidgen.frontends.onnx.write import FIRST, LAST, OnnxWriter, Rule, serialize, where
+from smidgen.frontends.blocks import where
+from smidgen.frontends.onnx.write import FIRST, LAST, OnnxWriter, Rule, serialize
 from smidgen.frontends.onnx.write.functions import OPERATORS
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value
 from smidgen.ops.normalize import SHIFT_BITS
@@ -118,9 +120,8 @@ def _pick(w: OnnxWriter, node: Node, op: ops.Pick) -> None:
     (x,), out = node.ins, node.out.name
     first, (sizes, wanted) = w.first(x), (v.type.shape[1:3] for v in (x, node.out))
     every = tuple(tuple(p) or tuple(range(n)) for p, n in zip((op.rows, op.columns), sizes, strict=True))
-    if first and every == tuple(
-        tuple(i // (m // n) for i in range(m)) for n, m in zip(sizes, wanted, strict=True) if m % n == 0
-    ):
+    whole = ((n, m) for n, m in zip(sizes, wanted, strict=True) if m % n == 0)
+    if first and every == tuple(tuple(i // (m // n) for i in range(m)) for n, m in whole):
         scales = w.constant(f"{out}:scales", np.array([1, 1, *np.divide(wanted, sizes)], np.float32))
         how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         w.result(node, w.emit("Resize", f"{out}:resized", w.operand(x, first), "", scales, **how), first)
@@ -141,13 +142,14 @@ def _bilinear(w: OnnxWriter, node: Node, op: ops.ResizeBilinear) -> None:
     w.result(node, w.layer(node, "Resize", "resized", w.operand(x, True), "", "", sizes, **how), True)
 
 
-def _reshape(w: OnnxWriter, node: Node, op: ops.Reshape) -> None:
-    shape = w.integers(node, "numbers", op.shape)
-    w.result(node, w.layer(node, "Reshape", "shaped", w.operand(node.ins[0], False), shape), False)
+def _in_order(code: str, name: str, attributes: Callable[[Any], dict[str, object]], integers: str = "") -> Rule:
+    """Return the rule of an op that is one operator on channels-last numbers, with an attribute of it as an input."""
 
+    def rule(w: OnnxWriter, node: Node, op: Op) -> None:
+        more = [w.integers(node, "numbers", getattr(op, integers))] if integers else []
+        w.result(node, w.layer(node, code, name, w.operand(node.ins[0], False), *more, **attributes(op)), False)
 
-def _transpose(w: OnnxWriter, node: Node, op: ops.Transpose) -> None:
-    w.result(node, w.layer(node, "Transpose", "moved", w.operand(node.ins[0], False), perm=op.perm), False)
+    return rule
 
 
 def _concat(w: OnnxWriter, node: Node, op: ops.Concat) -> None:
@@ -230,10 +232,6 @@ def _normalize(w: OnnxWriter, node: Node, op: ops.Normalize) -> None:
         )
 
 
-def _unit_norm(w: OnnxWriter, node: Node, op: ops.UnitNorm) -> None:
-    w.result(node, w.layer(node, "LpNormalization", "unit", w.operand(node.ins[0], False), axis=-1, p=2), False)
-
-
 def _real_weights(w: OnnxWriter, node: Node) -> tuple[Array, Array, Array]:
     """Return a recurrent layer's weights and bias in real numbers."""
     for value in node.ins[1:]:
@@ -271,8 +269,9 @@ RULES: Mapping[type[Op], Rule] = {
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
     ops.Conv2D: _conv, ops.Crop: _crop, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate,
     ops.Gru: _recurrent, ops.LogSoftmax: _softmax, ops.Lookup: _lookup, ops.Lstm: _recurrent, ops.MatMul: _matmul,
-    ops.Maximum: _binary,
-    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Normalize: _normalize, ops.Pad: _pad, ops.Pick: _pick,
-    ops.PRelu: _binary, ops.Quantize: _activate, ops.Requantize: _activate, ops.Reshape: _reshape,
-    ops.ResizeBilinear: _bilinear, ops.Softmax: _softmax, ops.Transpose: _transpose, ops.UnitNorm: _unit_norm,
+    ops.Maximum: _binary, ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Normalize: _normalize,
+    ops.Pad: _pad, ops.Pick: _pick, ops.PRelu: _binary, ops.Quantize: _activate, ops.Requantize: _activate,
+    ops.Reshape: _in_order("Reshape", "shaped", lambda op: {}, "shape"), ops.ResizeBilinear: _bilinear,
+    ops.Softmax: _softmax, ops.Transpose: _in_order("Transpose", "moved", lambda op: {"perm": op.perm}),
+    ops.UnitNorm: _in_order("LpNormalization", "unit", lambda op: {"axis": -1, "p": 2}),
 }  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError, refuse
+from smidgen.frontends.channels import together
 from smidgen.frontends.layout import axis_of
 from smidgen.frontends.tflite.flatbuffer import FUNCTION_OPERATORS, ZERO_PLACE, TfliteOperator
 from smidgen.frontends.tflite.read.context import Shape, TfliteImport, TfliteRule
@@ -42,16 +43,12 @@ def _wider_first(a: Value, b: Value) -> tuple[Value, Value]:
     return (b, a) if b.type.size > a.type.size or len(b.type.shape) > len(a.type.shape) else (a, b)
 
 
-def _binary(c: TfliteImport, operator: TfliteOperator) -> Value:
-    op = ops.Add if operator.code == "ADD" else ops.Mul
-    a, b = c.ins(operator, 2)
-    return c.emit(operator, op(operator.activation), *_wider_first(a, b))
-
-
-def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:
+def _binary(c: TfliteImport, operator: TfliteOperator) -> Value | None:
+    """Read a sum or product, or the sum of an int8 number as int32 and its offset in a table."""
     a, b = operator.reads(2, 2)
-    if a not in c.places:
-        return _binary(c, operator)
+    if a not in c.places or operator.code != "ADD":
+        op = ops.Add if operator.code == "ADD" else ops.Mul
+        return c.emit(operator, op(operator.activation), *_wider_first(*c.ins(operator, 2)))
     (x, offset), numbers = c.places[a], c.integers(b)
     refuse(len(numbers) != 1, f"it adds {len(numbers)} numbers to int8 as int32; add one")
     offset += numbers[0]
@@ -71,10 +68,12 @@ def _limited(c: TfliteImport, x: Value, offset: int, activation: str) -> Value:
     return c.builder.emit(ops.Lookup("clip", alpha, beta), x, q=x.type.q, name=f"{x.name}.limited")
 
 
-def _minus_one(c: TfliteImport, like: Value) -> Value:
-    """Return the constant −1 of the same element type."""
-    minus, q = (np.array([-1], np.int8), QParams.per_tensor(1.0)) if like.type.q else (np.array([-1], np.float32), None)
-    return c.builder.constant("minus", minus, q)
+def _number(c: TfliteImport, number: float, like: Value) -> Value:
+    """Return a number as a constant of the same element type: in int8 one step, of its size."""
+    name = "minus" if number < 0 else "count"
+    if like.type.q is None:
+        return c.builder.constant(name, np.array([number], np.float32))
+    return c.builder.constant(name, np.array([np.sign(number)], np.int8), QParams.per_tensor(abs(number)))
 
 
 def _negative(c: TfliteImport, x: Value) -> Value:
@@ -82,7 +81,7 @@ def _negative(c: TfliteImport, x: Value) -> Value:
     data, q = c.builder.data(x), None if x.type.q is None else QParams.per_tensor(x.type.scale, -1 - x.type.zero)
     if data is not None:
         return c.builder.constant(f"{x.name}.negative", -data if q is None else ~data, q)
-    return c.builder.emit(ops.Mul(), x, _minus_one(c, x), q=q, name=f"{x.name}.negative")
+    return c.builder.emit(ops.Mul(), x, _number(c, -1.0, x), q=q, name=f"{x.name}.negative")
 
 
 def _sub(c: TfliteImport, operator: TfliteOperator) -> Value:
@@ -132,11 +131,11 @@ def _extreme(c: TfliteImport, operator: TfliteOperator) -> Value:
         limit = (float(data.item()) - b.type.zero) * (1.0 if b.type.q is None else b.type.scale)
         return c.emit(operator, ops.Lookup("clip", -LIMIT, min(limit, LIMIT)), a)
     larger = c.builder.emit(ops.Maximum(), _negative(c, a), _negative(c, b), name=f"{a.name}.larger")
-    return c.emit(operator, ops.Mul(), larger, _minus_one(c, a))
+    return c.emit(operator, ops.Mul(), larger, _number(c, -1.0, a))
 
 
 def _function(c: TfliteImport, operator: TfliteOperator) -> Value:
-    (x,) = c.ins(operator, 1)
+    (x,) = c.ins(operator)
     name, alpha, _ = FUNCTION_OPERATORS[operator.code]
     if operator.code == "GELU" and operator.options.approximate:
         name = "gelu_tanh"
@@ -161,7 +160,7 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 def _quantize(c: TfliteImport, operator: TfliteOperator) -> Value:
-    (x,) = c.ins(operator, 1)
+    (x,) = c.ins(operator)
     if x.type.dtype == "int8" and x.type.q == c.type(operator.outputs[0]).q:
         return x  # from uint8 or to it: the same int8
     return c.emit(operator, ops.Quantize() if x.type.dtype == "float32" else ops.Requantize(), x)
@@ -169,7 +168,7 @@ def _quantize(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 def _cast(c: TfliteImport, operator: TfliteOperator) -> Value | None:
     """Read a cast of bytes 0 … 255 to float32, or of int8 to int32, which may only index a table."""
-    (x,) = c.ins(operator, 1)
+    (x,) = c.ins(operator)
     y = c.tensor(operator.outputs[0])
     if x.type.q == BYTES and y.dtype == "float32":
         return c.emit(operator, ops.Dequantize(), x)
@@ -181,13 +180,9 @@ def _cast(c: TfliteImport, operator: TfliteOperator) -> Value | None:
 
 def _batch_matmul(c: TfliteImport, operator: TfliteOperator) -> Value:
     a, b = c.ins(operator, 2)
-    shapes = f"{list(a.type.shape)} and {list(b.type.shape)}"
-    try:
-        outer = tuple(np.broadcast_shapes(a.type.shape[:-2], b.type.shape[:-2]))
-    except ValueError:
-        raise ImportModelError(f"{shapes} do not go together") from None
-    if min(len(a.type.shape), len(b.type.shape)) < 2 or len(outer) + 2 > MAX_RANK:
-        raise ImportModelError(f"a product of {shapes} is not supported; use two to four dimensions")
+    ranks, outer = (len(a.type.shape), len(b.type.shape)), together(a.type.shape[:-2], b.type.shape[:-2])
+    if min(ranks) < 2 or len(outer) + 2 > MAX_RANK:
+        raise ImportModelError(f"a product of {ranks[0]} and {ranks[1]} dimensions is not supported; use two to four")
     op = ops.MatMul(bool(operator.options.adj_x), bool(operator.options.adj_y))
     return c.emit(operator, op, *[_repeated(c, x, outer) for x in (a, b)])
 
@@ -200,7 +195,7 @@ def _repeated(c: TfliteImport, x: Value, outer: Shape) -> Value:
     if math.prod(shape[:-2]) != math.prod(outer):
         if math.prod(shape[:-2]) != 1 or math.prod(outer) > MOST_REPEATED:
             raise ImportModelError(
-                f"{list(shape)} is repeated to {list(outer)}; repeat the whole, up to {MOST_REPEATED:,} times"
+                f"{list(shape)} repeats to {list(outer)}; repeat the whole, up to {MOST_REPEATED:,} times"
             )
         flat = c.builder.emit(ops.Reshape((1, 1, 1, rows * columns)), x)
         x = c.builder.emit(ops.Pick((0,) * math.prod(outer)), flat, name=f"{x.name}.repeated")
@@ -211,17 +206,15 @@ def _arg_max(c: TfliteImport, operator: TfliteOperator) -> None:
     """Read the choice of a class, which ends a model: the scores are the output, and the largest is the class."""
     xi, where = operator.reads(2, 2)
     x, axes = c.value(xi), c.integers(where)
-    if [axis_of(axis, x.type.shape) for axis in axes] != [len(x.type.shape) - 1]:
-        raise ImportModelError(
-            f"it chooses along {list(axes)} of {list(x.type.shape)}; choose along the last dimension"
-        )
+    last = [axis_of(axis, x.type.shape) for axis in axes] == [len(x.type.shape) - 1]
+    refuse(not last, f"it chooses along {list(axes)} of {list(x.type.shape)}; choose along the last dimension")
     c.chosen[operator.outputs[0]] = x
 
 
 def _unit_norm(c: TfliteImport, operator: TfliteOperator) -> Value:
-    (x,) = c.ins(operator, 1)
+    (x,) = c.ins(operator)
     if operator.activation != "none" or (x.type.q is not None and c.q(operator.outputs[0]) != UNIT):
-        raise ImportModelError(f"its output has another scale than {UNIT.one}, or an activation; convert it again")
+        raise ImportModelError(f"its output has another scale than {UNIT.one}, or an activation")
     return c.emit(operator, ops.UnitNorm(), x)
 
 
@@ -238,20 +231,15 @@ def _reduce(c: TfliteImport, operator: TfliteOperator) -> Value:
     refuse(not over, f"it reduces no dimension of {list(x.type.shape)}; leave it out")
     count = math.prod(x.type.shape[i] for i in over)
     shape = tuple(1 if i in over else d for i, d in enumerate(x.type.shape) if keep or i not in over)
-    source = _reduced_first(c, x, over, count)
-    if operator.code == "SUM":
-        return c.emit_shaped(operator, shape, ops.Mul(), *_mean_and_count(c, operator, source, count))
-    op = ops.Mean(keep_dims=True) if operator.code == "MEAN" else ops.MaxPool((count, 1), (1, 1))
-    return c.emit_shaped(operator, shape, op, source)
-
-
-def _reduced_first(c: TfliteImport, x: Value, over: Shape, count: int) -> Value:
-    """Return the tensor as [1, count, 1, rest], with the reduced dimensions in front."""
     perm = over + tuple(i for i in range(len(x.type.shape)) if i not in over)
     moved = [i for i in perm if x.type.shape[i] > 1]
     if moved != sorted(moved):
         x = c.builder.emit(ops.Transpose(perm), x, name=f"{x.name}.moved")
-    return c.reshaped(x, (1, count, 1, x.type.size // count), "lined")
+    source = c.reshaped(x, (1, count, 1, x.type.size // count), "lined")
+    if operator.code == "SUM":
+        return c.emit_shaped(operator, shape, ops.Mul(), *_mean_and_count(c, operator, source, count))
+    op = ops.Mean(keep_dims=True) if operator.code == "MEAN" else ops.MaxPool((count, 1), (1, 1))
+    return c.emit_shaped(operator, shape, op, source)
 
 
 def _mean_and_count(c: TfliteImport, operator: TfliteOperator, x: Value, count: int) -> tuple[Value, Value]:
@@ -259,18 +247,15 @@ def _mean_and_count(c: TfliteImport, operator: TfliteOperator, x: Value, count: 
     q = c.q(operator.outputs[0])
     fine = None if q is None else QParams.per_tensor(q.one / count, q.zero)
     mean = c.builder.emit(ops.Mean(keep_dims=True), x, q=fine)
-    if q is None:
-        return mean, c.builder.constant("count", np.array([count], np.float32))
-    return mean, c.builder.constant("count", np.ones(1, np.int8), QParams.per_tensor(float(count)))
+    return mean, _number(c, float(count), mean)
 
 
 ARITHMETIC_RULES: Mapping[str, TfliteRule] = {
     **dict.fromkeys(FUNCTION_OPERATORS, _function), **dict.fromkeys(("MEAN", "REDUCE_MAX", "SUM"), _reduce),
     **dict.fromkeys(("RELU", "RELU6", "RELU_N1_TO_1"), _one(lambda o: ops.Activate(o.code.lower()))),
-    "ADD": _add, "ARG_MAX": _arg_max, "BATCH_MATMUL": _batch_matmul, "CAST": _cast,
+    "ADD": _binary, "ARG_MAX": _arg_max, "BATCH_MATMUL": _batch_matmul, "CAST": _cast,
     "DEQUANTIZE": _one(lambda o: ops.Dequantize()), "DIV": _div, "GATHER": _gather, "L2_NORMALIZATION": _unit_norm,
-    "LOG_SOFTMAX": _one(lambda o: ops.LogSoftmax()),
-    "MAXIMUM": _extreme, "MINIMUM": _extreme,
-    "MUL": _binary, "PRELU": _one(lambda o: ops.PRelu(), 2), "QUANTIZE": _quantize,
+    "LOG_SOFTMAX": _one(lambda o: ops.LogSoftmax()), "MAXIMUM": _extreme, "MINIMUM": _extreme, "MUL": _binary,
+    "PRELU": _one(lambda o: ops.PRelu(), 2), "QUANTIZE": _quantize,
     "SOFTMAX": _one(lambda o: ops.Softmax(float(o.options.beta))), "SUB": _sub,
 }  # fmt: skip

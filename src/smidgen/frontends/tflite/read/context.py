@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,18 +13,14 @@ from smidgen.ir.types import identifier
 from smidgen.ops import Reshape
 
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
+# What tensors are whose values are kept for one operator: maps with padding, places in a table, classes.
+KEPT_BACK = (
+    "padded with the lowest value and read by an operator other than one MAX_POOL_2D without padding; pad with zero",
+    "int8 cast to int32 and read by an operator other than a GATHER from a table; stay in int8",
+    "the class that ARG_MAX chose, and more is computed from it; end the model at ARG_MAX",
+)
 Shape = tuple[int, ...]
 Variable = tuple[str, str]  # the container it is in, and its name
-
-
-@dataclass
-class Variables:
-    """State that outlives a run: the tensors that stand for each variable, its first value and its current one."""
-
-    handles: dict[int, Variable] = field(default_factory=dict)
-    first: dict[Variable, Array] = field(default_factory=dict)
-    read: dict[Variable, Value] = field(default_factory=dict)  # its value when a run begins
-    assigned: dict[Variable, Value] = field(default_factory=dict)
 
 
 class TfliteImport:
@@ -43,19 +38,28 @@ class TfliteImport:
         self.chosen: dict[int, Value] = {}
         self.folded: dict[int, Array] = {}  # results that operators compute from constants
         self.widened: set[int] = set()  # int8 weights that float32 layers read
-        self.variables = Variables()
+        # Variables: the tensors that stand for them, and their values at first, when a run begins and now.
+        self.handles: dict[int, Variable] = {}
+        self.first: dict[Variable, Array] = {}
+        self.begun: dict[Variable, Value] = {}
+        self.assigned: dict[Variable, Value] = {}
 
     def tensor(self, index: int) -> TfliteTensor:
-        if not 0 <= index < len(self.model.tensors):
-            raise ImportModelError(
-                f"tensor {index} does not exist, only {len(self.model.tensors)} do; copy or convert it again"
-            )
+        count = len(self.model.tensors)
+        refuse(not 0 <= index < count, f"tensor {index} does not exist, only {count} do")
         return self.model.tensors[index]
 
     def type(self, index: int) -> Type:
         """Return a tensor's type, checked so that nothing absurd goes further."""
         tensor = self.tensor(index)
-        what, shape = f"tensor '{tensor.name}'", _static_shape(tensor)
+        what, shape, signature = f"tensor '{tensor.name}'", tensor.shape, tensor.signature
+        if len(signature) == len(shape):
+            if any(d < 0 for d in signature[1:]):
+                raise ImportModelError(
+                    f"{what} has the dynamic shape {list(signature[:8])}; only the batch may be open: convert the "
+                    "model with a fixed input shape"
+                )
+            shape = (1, *shape[1:]) if signature[:1] == (-1,) else shape
         refuse(tensor.dtype == "int16", f"{what} is int16; convert the model with int8 activations, or in float32")
         refuse(tensor.dtype not in DTYPES, f"{what} is {tensor.dtype}; convert the model to int8 or float32")
         refuse(not tensor.plain, f"{what} is sparse or a variable; convert the model without sparsity and state")
@@ -82,29 +86,15 @@ class TfliteImport:
         """Return the value of a tensor that an operator reads."""
         if index not in self.values:
             tensor = self.tensor(index)
-            if index in self.pads:
-                raise ImportModelError(
-                    f"tensor '{tensor.name}' is padded with the lowest value and read by an operator other "
-                    "than one MAX_POOL_2D without padding; pad with zero"
-                )
-            if index in self.places:
-                raise ImportModelError(
-                    f"tensor '{tensor.name}' is int8 cast to int32 and read by an operator other than a GATHER "
-                    "from a table; stay in int8"
-                )
-            if index in self.chosen:
-                raise ImportModelError(
-                    f"tensor '{tensor.name}' is the class that ARG_MAX chose, and more is computed from it; end the "
-                    "model at ARG_MAX"
-                )
-            if not self.known(index):
-                raise ImportModelError(f"tensor '{tensor.name}' is read before it is written; convert the model again")
+            for kept, what in zip((self.pads.keys(), self.places.keys(), self.chosen.keys()), KEPT_BACK, strict=True):
+                refuse(index in kept, f"tensor '{tensor.name}' is {what}")
+            refuse(not self.known(index), f"tensor '{tensor.name}' is read before it is written")
             data = self.data(index)
             q = self.q(index) if index in self.folded else self.type(index).q
             self.values[index] = self.builder.constant(self.name(index), data, q)
         return self.values[index]
 
-    def ins(self, operator: TfliteOperator, count: int) -> tuple[Value, ...]:
+    def ins(self, operator: TfliteOperator, count: int = 1) -> tuple[Value, ...]:
         """Return the values that an operator of exactly `count` inputs reads."""
         return tuple(self.value(index) for index in operator.reads(count, count))
 
@@ -174,7 +164,7 @@ class TfliteImport:
         if needed != len(tensor.data):
             raise ImportModelError(
                 f"the constant '{tensor.name}' is {tensor.dtype}{list(tensor.shape[:8])}, {needed:,} bytes, but its "
-                f"buffer holds {len(tensor.data):,}; copy or convert the model again"
+                f"buffer holds {len(tensor.data):,}"
             )
         self.budget.take(f"the constant '{tensor.name}'", needed)
         return tensor.array()
@@ -189,37 +179,24 @@ class TfliteImport:
         return tuple(int(n) for n in data.ravel())
 
 
-def _static_shape(tensor: TfliteTensor) -> Shape:
-    """Return the shape, with 1 for an open batch."""
-    if len(tensor.signature) != len(tensor.shape):
-        return tensor.shape
-    if any(d < 0 for d in tensor.signature[1:]):
-        raise ImportModelError(
-            f"tensor '{tensor.name}' has the dynamic shape {list(tensor.signature[:8])}; only the batch may be open: "
-            "convert the model with a fixed input shape"
-        )
-    return (1, *tensor.shape[1:]) if tensor.signature[:1] == (-1,) else tensor.shape
-
-
 def _qparams(tensor: TfliteTensor) -> QParams | None:
     if not tensor.scales:
         return None
-    what = f"tensor '{tensor.name}'"
-    if not all(math.isfinite(scale) and scale > 0 for scale in tensor.scales):
+    scales, axis, shape, what = tensor.scales, tensor.axis, tensor.shape, f"tensor '{tensor.name}'"
+    if not all(math.isfinite(scale) and scale > 0 for scale in scales):
         raise ImportModelError(f"{what} has a scale that is not a positive number; quantize the model again")
-    zeros = tensor.zeros or (0,) * len(tensor.scales)
-    if len(tensor.scales) == 1:
+    zeros = tensor.zeros or (0,) * len(scales)
+    if len(scales) == 1:
         if len(zeros) != 1 or not -128 <= zeros[0] <= 127:
             raise ImportModelError(f"{what} has zero point {zeros[:4]}, outside −128…127; quantize the model again")
-        return QParams.per_tensor(tensor.scales[0], zeros[0])
-    if len(zeros) not in (1, len(tensor.scales)) or any(zeros):
+        return QParams.per_tensor(scales[0], zeros[0])
+    if len(zeros) not in (1, len(scales)) or any(zeros):
         raise ImportModelError(f"{what} has several scales and zero points other than 0; quantize it symmetrically")
-    if not 0 <= tensor.axis < len(tensor.shape) or tensor.shape[tensor.axis] != len(tensor.scales):
+    if not 0 <= axis < len(shape) or shape[axis] != len(scales):
         raise ImportModelError(
-            f"{what} has {len(tensor.scales)} scales along axis {tensor.axis} of {list(tensor.shape[:8])}; "
-            "quantize the model again"
+            f"{what} has {len(scales)} scales on axis {axis} of {list(shape[:8])}; quantize it again"
         )
-    return QParams.per_channel(tensor.scales, tensor.axis)
+    return QParams.per_channel(scales, axis)
 
 
 TfliteRule = Callable[[TfliteImport, TfliteOperator], Value | tuple[Value, ...] | None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, refuse
 from smidgen.frontends.blocks import TransposedConv
 from smidgen.frontends.tflite.flatbuffer import NO_TENSOR, SAME, TANH, VALID, TfliteOperator
 from smidgen.frontends.tflite.read.context import TfliteImport, TfliteRule
@@ -29,7 +29,7 @@ def _pad_of(operator: TfliteOperator, x: Type, size: tuple[int, int], dilation: 
     if len(x.shape) != 4 or min(*stride, *dilation, *size) < 1 or options.padding not in (SAME, VALID):
         raise ImportModelError(
             f"window {size}, stride {stride}, dilation {dilation} and padding {options.padding} do not fit "
-            f"{list(x.shape)}; convert the model again"
+            f"{list(x.shape)}"
         )
     return same_pad(x.shape, size, stride, dilation) if options.padding == SAME else (0, 0, 0, 0)
 
@@ -65,7 +65,7 @@ def _transpose_conv(c: TfliteImport, operator: TfliteOperator) -> Value:
     if len(shape) != 4 or len(w.shape) != 4 or len(x.type.shape) != 4 or w.shape[3] != x.type.shape[3]:
         raise ImportModelError(f"input {list(x.type.shape)}, weights {list(w.shape)} and output {list(shape)} differ")
     if options.padding not in (SAME, VALID) or min(options.stride_h, options.stride_w, *shape) < 1:
-        raise ImportModelError(f"padding {options.padding} or a stride below 1 is not possible; convert it again")
+        raise ImportModelError(f"padding {options.padding} or a stride below 1 is not possible")
     stride, kernel, output = (options.stride_h, options.stride_w), (w.shape[1], w.shape[2]), (shape[1], shape[2])
     # SAME cuts off as much as a convolution of the output would pad.
     total = [max((-(-n // s) - 1) * s + k - n, 0) for n, s, k in zip(output, stride, kernel, strict=True)]
@@ -116,35 +116,28 @@ def _pool(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 def _lstm(c: TfliteImport, operator: TfliteOperator) -> Value:
-    """Read UNIDIRECTIONAL_SEQUENCE_LSTM on a batch of one, from a state of zero."""
-    inputs = operator.reads(20, LSTM_INPUTS)
-    _check_lstm(operator, inputs)
+    """Read UNIDIRECTIONAL_SEQUENCE_LSTM on a batch of one, from a state of zero: a plain LSTM, as Keras has it."""
+    inputs, options = operator.reads(20, LSTM_INPUTS), operator.options
+    present = [what for what, places in REFUSED if any(index != NO_TENSOR for index in inputs[places])]
+    refuse(present, f"it has {' and '.join(present)}; convert a plain LSTM, as Keras has it")
+    lacking = NO_TENSOR in inputs[W : W + 8] or NO_TENSOR in inputs[BIAS : BIAS + 4]
+    refuse(lacking, "it lacks a gate or a bias; convert a plain LSTM, as Keras has it")
+    if options.fused_activation_function != TANH or options.diagonal_recurrent_tensors:
+        raise ImportModelError("its activation is not tanh, or its weights are diagonals; convert a plain LSTM")
     x = c.value(inputs[0])
-    batch, steps = (x.type.shape[1], x.type.shape[0]) if operator.options.time_major else x.type.shape[:2]
+    batch, steps = (x.type.shape[1], x.type.shape[0]) if options.time_major else x.type.shape[:2]
     if len(x.type.shape) != 3 or batch != 1:
         raise ImportModelError(f"its input is {list(x.type.shape)}; one sequence of [steps, inputs] is supported")
     name = c.name(operator.outputs[0])
     sequence = c.reshaped(x, (1, steps, x.type.shape[2]), "sequence")
     w, u = (_gates(c, inputs[first : first + 4], x, f"{name}.{role}") for first, role in ((W, "w"), (U, "u")))
     b = c.builder.constant(f"{name}.b", np.stack([c.data(index) for index in inputs[BIAS : BIAS + 4]]))
-    op = ops.Lstm(clip=float(operator.options.cell_clip), bits=_cell_bits(c, inputs, operator, x))
+    op = ops.Lstm(clip=float(options.cell_clip), bits=_cell_bits(c, inputs, operator, x))
     y = c.builder.emit(op, sequence, w, u, b, q=c.q(operator.outputs[0]), name=name)
     if y.type.dtype == "int8":
         op.params(c.builder.last)
     declared = c.type(operator.outputs[0]).shape
     return y if declared == y.type.shape else c.builder.emit(ops.Reshape(declared), y)
-
-
-def _check_lstm(operator: TfliteOperator, inputs: tuple[int, ...]) -> None:
-    """Raise unless the layer is a plain LSTM, as Keras has it."""
-    options = operator.options
-    present = [what for what, places in REFUSED if any(index != NO_TENSOR for index in inputs[places])]
-    if present:
-        raise ImportModelError(f"it has {' and '.join(present)}; convert a plain LSTM, as Keras has it")
-    if NO_TENSOR in inputs[W : W + 8] or NO_TENSOR in inputs[BIAS : BIAS + 4]:
-        raise ImportModelError("it lacks a gate or a bias; convert a plain LSTM, as Keras has it")
-    if options.fused_activation_function != TANH or options.diagonal_recurrent_tensors:
-        raise ImportModelError("its activation is not tanh, or its weights are diagonals; convert a plain LSTM")
 
 
 def _gates(c: TfliteImport, indices: tuple[int, ...], x: Value, name: str) -> Value:
@@ -156,7 +149,7 @@ def _gates(c: TfliteImport, indices: tuple[int, ...], x: Value, name: str) -> Va
     if any(part.shape != held[0].shape for part in held):
         raise ImportModelError(f"its gates' weights are {', '.join(str(list(part.shape)) for part in held)}, not alike")
     if any(q is None or len(q.scale) != 1 or q.zero != 0 for q in qs):
-        raise ImportModelError("its weights should be int8 with one scale per gate, from zero; convert the model again")
+        raise ImportModelError("its weights should be int8 with one scale per gate, from zero")
     return c.builder.constant(name, np.stack(held), QParams.per_channel([q.one for q in qs if q is not None], 0))
 
 
@@ -168,14 +161,12 @@ def _cell_bits(c: TfliteImport, inputs: tuple[int, ...], operator: TfliteOperato
     scale = cell.scales[0] if len(cell.scales) == 1 else 0.0
     exponent = round(math.log2(scale)) if scale > 0 and math.isfinite(scale) else 0
     if cell.dtype != "int16" or scale != 2.0**exponent or not 0 <= FRACTION + exponent <= MOST_BITS:
-        raise ImportModelError(
-            f"its cell state is {cell.dtype} in steps of {scale:.3g}; int16 in steps of 2^-15 … 2^-9 is read"
-        )
-    if len(operator.intermediates) <= HIDDEN:
-        raise ImportModelError("it does not say how its hidden state is rounded; convert the model again")
+        read = "int16 in steps of 2^-15 … 2^-9"
+        raise ImportModelError(f"its cell state is {cell.dtype} in steps of {scale:.3g}; {read} is read")
+    refuse(len(operator.intermediates) <= HIDDEN, "it does not say how its hidden state is rounded")
     wanted = c.q(operator.outputs[0])
     if any(c.q(index) != wanted for index in (inputs[STATE], operator.intermediates[HIDDEN])):
-        raise ImportModelError("its hidden state and its output have different scales; convert the model again")
+        raise ImportModelError("its hidden state and its output have different scales")
     return FRACTION + exponent
 
 

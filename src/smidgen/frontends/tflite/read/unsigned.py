@@ -43,17 +43,12 @@ def as_signed(model: TfliteModel) -> tuple[TfliteModel, tuple[str, ...]]:
     operators: list[TfliteOperator] = []
     for operator in model.operators:
         operators += _in_one_scale(_with_bias(operator, tensors, weights.coarser), model, tensors)
-    averages = sum(_has_halves(model, operator) for operator in model.operators)
+    pools = (o.options for o in model.operators if o.code == "AVERAGE_POOL_2D" and _reads_uint8(model, o))
+    odd = (p.filter_height % 2 and p.filter_width % 2 and p.padding == VALID for p in pools)
+    averages = sum(not one for one in odd)  # of even numbers: halves of uint8 go up, those of int8 away from zero
     near = Counter(o.code for o in model.operators if o.code in WITHIN_A_STEP and _reads_uint8(model, o))
     joins = len(operators) - len(model.operators)
     return replace(model, tensors=tuple(tensors), operators=tuple(operators)), _notes(weights, averages, near, joins)
-
-
-def _has_halves(model: TfliteModel, operator: TfliteOperator) -> bool:
-    """Return whether it averages even numbers of uint8: halves of uint8 go up, those of int8 away from zero."""
-    options = operator.options
-    odd = options.filter_height % 2 and options.filter_width % 2 and options.padding == VALID
-    return operator.code == "AVERAGE_POOL_2D" and not odd and _reads_uint8(model, operator)
 
 
 def _reads_uint8(model: TfliteModel, operator: TfliteOperator) -> bool:
@@ -127,11 +122,10 @@ def _in_one_scale(
         for place, index in enumerate(inputs):
             if not 0 <= index < count or model.tensors[index].dtype != "uint8" or not whole.scales:
                 continue
-            part = tensors[index]
-            if (part.scales, part.zeros) != (whole.scales, whole.zeros):
-                tensors.append(
-                    replace(part, name=f"{part.name}.rescaled", scales=whole.scales, zeros=whole.zeros, data=None)
-                )
+            part, wanted = tensors[index], (whole.scales, whole.zeros)
+            if (part.scales, part.zeros) != wanted:
+                scales, zeros = wanted
+                tensors.append(replace(part, name=f"{part.name}.rescaled", scales=scales, zeros=zeros, data=None))
                 inputs[place] = len(tensors) - 1
                 yield TfliteOperator("QUANTIZE", (index,), (inputs[place],))
     yield replace(operator, inputs=tuple(inputs))

@@ -5,10 +5,11 @@ runs once.
 """
 
 from smidgen.errors import ExportError, GraphError
+from smidgen.frontends.blocks import where
 from smidgen.frontends.tflite.codec import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.frontends.tflite.metadata import class_metadata
-from smidgen.frontends.tflite.write.operators import LOWERINGS, Lowering, tensor_of, where
+from smidgen.frontends.tflite.write.operators import LOWERINGS, Lowering, tensor_of
 from smidgen.ir import Graph, Node, Value, verify
 from smidgen.ops import Assign
 from smidgen.ops.project import as_dense

@@ -8,19 +8,9 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ExportError
-from smidgen.frontends.tflite.flatbuffer import (
-    ACTIVATIONS,
-    FUNCTION_OPERATORS,
-    NO_TENSOR,
-    SAME,
-    TANH,
-    TENSOR_TYPES,
-    VALID,
-    ZERO_PLACE,
-    TfliteOperator,
-    TfliteOptions,
-    TfliteTensor,
-)
+from smidgen.frontends.blocks import sum_scales, where
+from smidgen.frontends.tflite import flatbuffer
+from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS, SAME, VALID, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, QParams, Type, Value
 from smidgen.numerics import INT32_MAX
 from smidgen.numerics.int16 import FRACTION
@@ -107,18 +97,13 @@ class Lowering:
 
     def bias(self, node: Node) -> int:
         """Return the index of the bias with the scale TFLite expects, s_x·s_w; a constant may be read under several."""
-        x, w, b = node.ins
+        b = node.ins[2]
         if b.type.dtype != "int32":
             return self.place(b)
         if b not in self.data:
             raise ExportError(f"{where(node)}: its bias %{b.name} is computed or an input; TFLite needs a constant")
-        assert w.type.q is not None
-        scales = tuple(float(s) for s in np.float32(x.type.scale) * np.array(w.type.q.scale, np.float32))
+        scales = sum_scales(node)
         return self.constant(replace(tensor_of(b, self.data[b]), scales=scales, zeros=(0,) * len(scales), axis=0))
-
-
-def where(node: Node) -> str:
-    return f"{type(node.op).__name__} of %{node.outs[0].name}"
 
 
 def tensor_of(value: Value, data: Array | None) -> TfliteTensor:
@@ -179,7 +164,7 @@ def _conv(file: Lowering, node: Node, op: Windowed) -> None:
         file.emit("CONV_2D", node, *ins, options=options, version=GROUPED_VERSION if op.groups > 1 else 0)
     else:
         version = DILATED_VERSION if x.dtype == "float32" and op.dilation != (1, 1) else 0
-        options = replace(options, depth_multiplier=w.shape[3] // x.shape[3])
+        options = options.but(depth_multiplier=w.shape[3] // x.shape[3])
         file.emit("DEPTHWISE_CONV_2D", node, *ins, options=options, version=version)
 
 
@@ -189,7 +174,7 @@ def _pool(file: Lowering, node: Node, op: ops.MaxPool | ops.AvgPool) -> None:
     if padding is None and not largest:
         same = same_pad(x.shape, window.size, window.stride)
         raise ExportError(
-            f"{where(node)}: TFLite averages with no padding or with {same}, not with {window.pad}; use one of these"
+            f"{where(node)}: TFLite averages with no padding or with {same}, not with {window.pad}; use one"
         )
     if padding is None:
         # Padding must never win: fill with the lowest number, not with zero.
@@ -202,24 +187,20 @@ def _pool(file: Lowering, node: Node, op: ops.MaxPool | ops.AvgPool) -> None:
 
 
 def _dense(file: Lowering, node: Node, op: ops.Dense) -> None:
-    x, w, _ = node.ins
+    """Write a dense layer, unless its scaled sum leaves int32: TFLite converts it before it saturates."""
+    x, w, b = node.ins
     if x.type.dtype == "int8":
-        _check_product(file, node)
+        factor = float(np.max(op.params(node)["factor"]))
+        bias = np.abs(file.data[b].astype(np.int64)).max() if b in file.data else 0
+        most = x.type.shape[1] * 255 * 128 + int(bias)
+        if most * factor > INT32_MAX:
+            raise ExportError(
+                f"{where(node)}: sums up to {most:,} times {factor:.3g}, the ratio of scales, are beyond TFLite's "
+                "int32; calibrate the model again"
+            )
     per_channel = w.type.q is not None and len(w.type.q.scale) > 1
     ins, version = (file.place(x), file.place(w), file.bias(node)), PER_CHANNEL_DENSE_VERSION if per_channel else 0
     file.emit("FULLY_CONNECTED", node, *ins, options=_activated(op), version=version)
-
-
-def _check_product(file: Lowering, node: Node) -> None:
-    """Raise if the scaled sum leaves int32: TFLite converts it before it saturates, so the result is undefined."""
-    factor = float(np.max(node.op.params(node)["factor"]))
-    bias = np.abs(file.data[node.ins[2]].astype(np.int64)).max() if node.ins[2] in file.data else 0
-    most = node.ins[0].type.shape[1] * 255 * 128 + int(bias)
-    if most * factor > INT32_MAX:
-        raise ExportError(
-            f"{where(node)}: sums up to {most:,} times {factor:.3g}, the ratio of scales, are beyond TFLite's int32; "
-            "calibrate the model again"
-        )
 
 
 def _add(file: Lowering, node: Node, op: ops.Add) -> None:
@@ -242,30 +223,21 @@ def _activate(file: Lowering, node: Node, op: ops.Activate) -> None:
 def _lookup(file: Lowering, node: Node, op: ops.Lookup) -> None:
     """Write TFLite's own function, or a gather at x + 128 from a table whose name states what it holds."""
     (x,), y = node.ins, node.out
-    own = _own_function(op)
-    if own is not None and (op.tflite or x.type.dtype == "float32"):
-        code, version = own
-        options = TfliteOptions(alpha=op.alpha, approximate=op.function == "gelu_tanh")
-        file.emit(code, node, file.place(x), options=options, version=version if x.type.dtype == "int8" else 1)
-        return
+    for code, (function, alpha, version) in flatbuffer.FUNCTION_OPERATORS.items():
+        same = function == op.function.removesuffix("_tanh") and (code == "LEAKY_RELU" or alpha == op.alpha)
+        if same and not op.slope and (op.tflite or x.type.dtype == "float32"):
+            options = TfliteOptions(alpha=op.alpha, approximate=op.function == "gelu_tanh")
+            file.emit(code, node, file.place(x), options=options, version=version if x.type.dtype == "int8" else 1)
+            return
     if x.type.dtype != "int8":
         raise ExportError(f"{where(node)}: {op.function} is exported as a table of int8 results; quantize the model")
     raw, places = (file.temporary(f"{y.name}.{role}", Type(y.type.shape, "int32")) for role in ("integers", "places"))
-    types = TfliteOptions(in_data_type=TENSOR_TYPES["int8"], out_data_type=TENSOR_TYPES["int32"])
-    zero = file.integers("zero_place", [ZERO_PLACE])
+    int8, int32 = (flatbuffer.TENSOR_TYPES[name] for name in ("int8", "int32"))
+    types, zero = TfliteOptions(in_data_type=int8, out_data_type=int32), [flatbuffer.ZERO_PLACE]
     file.emit("CAST", node, file.place(x), options=types, version=1, out=raw)
-    file.emit("ADD", node, raw, zero, version=1, out=places)
+    file.emit("ADD", node, raw, file.integers("zero_place", zero), version=1, out=places)
     name = f"{'slope of ' if op.slope else ''}{op.function}({op.alpha!r}, {op.beta!r})"
     file.emit("GATHER", node, file.held(name, op.table(x.type, y.type), y.type.q), places)
-
-
-def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
-    """Return TFLite's operator for a function and the version that takes int8."""
-    for code, (function, alpha, version) in FUNCTION_OPERATORS.items():
-        same = function == op.function.removesuffix("_tanh") and (code == "LEAKY_RELU" or alpha == op.alpha)
-        if same and not op.slope:
-            return code, version
-    return None
 
 
 def _log_softmax(file: Lowering, node: Node, op: ops.LogSoftmax) -> None:
@@ -286,14 +258,12 @@ def _pick(file: Lowering, node: Node, op: ops.Pick) -> None:
             size = file.integers("size", wanted)
             file.emit("RESIZE_NEAREST_NEIGHBOR", node, source, size, options=options, version=version)
             return
-    if op.rows:
-        out = None
-        if op.columns:
-            out = file.temporary(f"{node.out.name}.rows", Type((1, wanted[0], sizes[1], x.shape[3]), x.dtype, x.q))
-        file.emit("GATHER", node, source, file.integers("places", op.rows), options=TfliteOptions(axis=1), out=out)
-        source = source if out is None else out
-    if op.columns:
-        file.emit("GATHER", node, source, file.integers("places", op.columns), options=TfliteOptions(axis=2))
+    if op.rows and op.columns:
+        rows = file.temporary(f"{node.out.name}.rows", Type((1, wanted[0], sizes[1], x.shape[3]), x.dtype, x.q))
+        file.emit("GATHER", node, source, file.integers("places", op.rows), options=TfliteOptions(axis=1), out=rows)
+        source = rows
+    axis = 2 if op.columns else 1
+    file.emit("GATHER", node, source, file.integers("places", op.columns or op.rows), options=TfliteOptions(axis=axis))
 
 
 def _bilinear(file: Lowering, node: Node, op: ops.ResizeBilinear) -> None:
@@ -314,13 +284,13 @@ def _lstm(file: Lowering, node: Node, op: ops.Lstm) -> None:
         file.append(replace(tensor_of(Value(f"{name}.{role}", replace(kind, shape=(1, cells))), None), variable=True))
         for role, kind in (("hidden", y), ("cell", kept))
     )
-    source, biases, absent = file.place(x), _gates(file, b, b_scales), (NO_TENSOR,) * 4
+    source, biases, absent = file.place(x), _gates(file, b, b_scales), (flatbuffer.NO_TENSOR,) * 4
     ins = (source, *weights, *recurrent, *absent[:3], *biases, *absent[:2], hidden, cell, *absent)
     between: tuple[int, ...] = ()
     if y.q:  # results on the way: the kernel asks only for the quantization of the hidden state
         between = tuple(file.temporary(f"{name}.{gate}", Type((0,), "float32")) for gate in GATES)
         between += (file.temporary(f"{name}.rounded", Type((0,), y.dtype, y.q)),)
-    options = TfliteOptions(fused_activation_function=TANH, cell_clip=op.clip)
+    options = TfliteOptions(fused_activation_function=flatbuffer.TANH, cell_clip=op.clip)
     states = file.place(node.out)
     if not op.whole:
         states = file.temporary(f"{name}.states", Type((1, steps, cells), y.dtype, y.q))
@@ -345,8 +315,7 @@ def _gates(file: Lowering, value: Value, scales: Sequence[float] | None) -> list
 LOWERINGS: Mapping[type[Op], Lower] = {
     ops.Activate: _activate, ops.Add: _add, ops.AvgPool: _pool, ops.Conv2D: _conv, ops.Dense: _dense,
     ops.Depthwise: _conv, ops.Lookup: _lookup, ops.Lstm: _lstm, ops.MaxPool: _pool, ops.Pick: _pick,
-    ops.ResizeBilinear: _bilinear,
-    ops.LogSoftmax: _log_softmax,
+    ops.ResizeBilinear: _bilinear, ops.LogSoftmax: _log_softmax,
     ops.Concat: _one("CONCATENATION", lambda op: TfliteOptions(axis=op.axis)),
     ops.Crop: _one("SLICE", integers=lambda op, y: {"start": op.start, "size": y.shape}),
     ops.Dequantize: _one("DEQUANTIZE"), ops.Maximum: _one("MAXIMUM"), ops.Mul: _one("MUL", _activated),
