@@ -16,6 +16,7 @@ LAYERS = {
     "errors": "the errors a user can meet, all under `SmidgenError`",
     "records": "dataclasses out of JSON",
     "callbacks": "the callback of whoever does not ask for progress",
+    "tables": "tables as data, shown as text or as HTML",
     "threads": "work shared out among this machine's cores, results in order",
     "compiler": "the host's C compiler, and a cache of what it built",
     "ir": "the graph: types, values, ops, nodes in order; build, verify, evaluate; the graph as text and back",

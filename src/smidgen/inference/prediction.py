@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Group
-from rich.table import Table
 
 from smidgen.callbacks import ignore
 from smidgen.data.audio import with_front_end
@@ -36,6 +35,7 @@ from smidgen.inference.scores import (
 from smidgen.ir import Array, Graph
 from smidgen.quantization import GivenPixels, PixelChoice
 from smidgen.quantization.pixels import TRIED, needs_trial
+from smidgen.tables import Table, percent, rows_of
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
@@ -116,19 +116,23 @@ class Predictions:
     def __str__(self) -> str:
         return "\n".join(f"{one.sample}: {one.text}" for one in self.predictions)
 
-    def __rich__(self) -> Group:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("sample", overflow="fold")
+    def table(self) -> Table:
+        """Return a row for each sample: its likeliest classes, or what the model says in words."""
+        ranks = range(max((len(one.classes) for one in self.predictions), default=0))
+        columns = [("class", "second", "third")[rank] if rank < TOP else f"{rank + 1}th" for rank in ranks]
         if self.kind != "classes":
-            table.add_column(HEADS[self.kind], overflow="fold")
-        for rank in range(max((len(one.classes) for one in self.predictions), default=0)):
-            table.add_column(("class", "second", "third")[rank] if rank < TOP else f"{rank + 1}th", overflow="fold")
-            table.add_column("", justify="right")
+            rows = [(one.sample, one.text) for one in self.predictions]
+            return Table("", ("sample", HEADS[self.kind]), rows_of(rows))
+        shown = []
         for one in self.predictions:
-            ranked = [text for rank in one.classes for text in (rank.name, f"{rank.probability:.1%}")]
-            ranked = [one.verdict, "", *ranked][: max(len(ranked), 2)] if one.verdict else ranked
-            table.add_row(one.sample, *(ranked if self.kind == "classes" else [one.text]))
-        return Group(f"{self.model} on {self.target}", *([str(self.pixels)] if self.pixels else []), "", table)
+            cells = [cell for rank in one.classes for cell in (rank.name, percent(rank.probability))]
+            cells = [one.verdict, "", *cells][: max(len(cells), 2)] if one.verdict else cells
+            shown.append((one.sample, *cells))
+        return Table("", ("sample", *(name for column in columns for name in (column, ""))), rows_of(shown))
+
+    def __rich__(self) -> Group:
+        pixels = [str(self.pixels)] if self.pixels else []
+        return Group(f"{self.model} on {self.target}", *pixels, "", self.table())
 
 
 def predict(

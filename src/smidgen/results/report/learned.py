@@ -9,25 +9,15 @@ from PIL import Image
 
 from smidgen.data import Data, Samples
 from smidgen.errors import InputError
-from smidgen.inference import (
-    CellsTested,
-    ClassesTested,
-    ClassTested,
-    LabelsTested,
-    NumbersTested,
-    Prediction,
-    ReconstructionTested,
-    Tested,
-    predict,
-    test,
-)
+from smidgen.inference import Prediction, Tested, predict, test
 from smidgen.ir import Array, Graph
 from smidgen.learning import Epoch, learned_graph
 from smidgen.learning import Tested as CourseTested
 from smidgen.pipeline import Program
 from smidgen.results.figures import BLACK, CRIMSON, Axis, Figure, Note, Panel, Polyline
 from smidgen.results.report import page
-from smidgen.selection.rates import BATCH, ChosenRate, RateTrial
+from smidgen.selection.rates import BATCH, ChosenRate
+from smidgen.tables import Matrix, Table, counted, measured, percent, rows_of
 
 LARGEST = 30  # classes of a matrix that a page has room for
 SHOWN = 12  # samples
@@ -47,14 +37,18 @@ def how_good(before: CourseTested, after: CourseTested, tests: str) -> page.KeyN
 
 def learning_section(before: CourseTested, epochs: Sequence[Epoch], chosen: ChosenRate | None) -> page.Section:
     """Show the loss over the epochs, the tests between them, and the rates that were tried before."""
-    rows = page.rows_of(
-        (page.counted(one.number), _loss(one.loss), page.percent(one.accuracy), _loss(one.error)) for one in epochs
+    rows = rows_of(
+        (counted(one.number), measured(one.loss, ".4f"), percent(one.accuracy), measured(one.error, ".4f"))
+        for one in epochs
     )
-    tables = [page.Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)]
+    tables = [Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)]
     caption = f"The mean loss went from {epochs[0].loss:.3f} in the first epoch to {epochs[-1].loss:.3f} in the last."
     if chosen is not None:
-        rows = page.rows_of((_rate(one), page.counted(one.steps), _loss(one.loss)) for one in chosen.trials)
-        tables.append(page.Table("Learning rates that were tried", ("Rate of a batch of 256", "Steps", "Loss"), rows))
+        rows = rows_of(
+            (measured(BATCH * one.learning_rate, ".4g"), counted(one.steps), measured(one.loss, ".4f"))
+            for one in chosen.trials
+        )
+        tables.append(Table("Learning rates that were tried", ("Rate of a batch of 256", "Steps", "Loss"), rows))
         caption += f" {_sentence(chosen.verdict)}"
     chart = page.Chart(draw_learning(before, epochs, chosen), caption, tuple(tables))
     intro = "One sample at a time, as they come to a device; none of the test is among them."
@@ -101,14 +95,6 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _rate(trial: RateTrial) -> page.TableCell:
-    return page.TableCell(f"{BATCH * trial.learning_rate:.4g}", trial.learning_rate)
-
-
-def _loss(loss: float | None) -> page.TableCell:
-    return page.TableCell("") if loss is None else page.TableCell(f"{loss:.4f}", loss)
-
-
 def before_learning(program: Program) -> Graph:
     """Return the model that a program is before its first step."""
     if program.training is None:
@@ -138,45 +124,9 @@ def draw_tested(tested: Tested) -> str:
 
 
 def _judged(tested: Tested) -> Iterator[page.Block]:
-    """Show the results of a test; long tables are folded."""
-    match tested:
-        case ClassesTested() | CellsTested():
-            yield _confusion(tuple(one.name for one in tested.classes), tested.confusion)
-            yield _shares(tested.classes, "class")
-        case LabelsTested():
-            yield _shares(tested.outputs, "output")
-        case NumbersTested():
-            rows = page.rows_of(
-                (one.name, _loss(one.mean_absolute), _loss(one.root_mean_squared), _loss(one.r_squared))
-                for one in tested.outputs
-            )
-            columns = ("Output", "Mean absolute error", "Root mean squared error", "R²")
-            yield page.Table("Error of each output", columns, rows, folded=len(rows) > LARGEST)
-        case ReconstructionTested():
-            if rows := page.rows_of((one.name, page.counted(one.samples), _loss(one.error)) for one in tested.classes):
-                yield page.Table("Error by class", ("Class", "Samples", "Error"), rows, folded=False)
-
-
-def _confusion(names: tuple[str, ...], confusion: tuple[tuple[int, ...], ...]) -> page.Matrix | page.Table:
-    """Return the confusion matrix with its most frequent mistakes, or all mistakes where it would be too large."""
-    wrong = [(count, i, j) for i, row in enumerate(confusion) for j, count in enumerate(row) if i != j and count]
-    wrong.sort(key=lambda one: (-one[0], one[1:]))
-    if len(names) > LARGEST:
-        shares = [(names[i], names[j], count, count / sum(confusion[i])) for count, i, j in wrong]
-        rows = page.rows_of(
-            (true, predicted, page.counted(count), page.percent(share)) for true, predicted, count, share in shares
-        )
-        return page.Table("Every mistake", ("True class", "Predicted", "Samples", "Share of the class"), rows)
-    worst = (f"{names[i]} for {names[j]}, {count:,} of {sum(confusion[i]):,}" for count, i, j in wrong[:3])
-    return page.Matrix(names, confusion, f"Mistaken most: {'; '.join(worst)}." if wrong else "Nothing is mistaken.")
-
-
-def _shares(classes: tuple[ClassTested, ...], what: str) -> page.Table:
-    rows = page.rows_of(
-        (one.name, page.percent(one.precision), page.percent(one.recall), page.counted(one.samples)) for one in classes
-    )
-    columns = (what.capitalize(), "Precision", "Recall", "Samples")
-    return page.Table(f"Precision and recall by {what}", columns, rows, folded=len(rows) > LARGEST)
+    """Show the results of a test: of a matrix with too many classes its mistakes."""
+    for block in tested.tables():
+        yield block.mistakes() if isinstance(block, Matrix) and len(block.names) > LARGEST else block
 
 
 def show_samples(before: Graph, after: Graph, data: Data) -> page.Gallery:

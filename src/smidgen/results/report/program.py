@@ -6,10 +6,11 @@ from smidgen.ir import Graph
 from smidgen.results.choices import draw_contributions, draw_pareto, draw_scheme
 from smidgen.results.inspection import LayerSummary, describe
 from smidgen.results.memory import LABELS, ArenaTensor, LayerCost, LifeCycle, draw_arena, draw_layers
-from smidgen.results.profile import NOTE, Costs, InstructionCost, Profile
-from smidgen.results.report.page import Block, Chart, Part, Section, Stack, Table, TableCell, counted, rows_of
+from smidgen.results.profile import NOTE, Profile
+from smidgen.results.report.page import Block, Chart, Part, Section, Stack
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.found import Pareto
+from smidgen.tables import Cell, Table, counted, rows_of
 from smidgen.targets.boards import Board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme, Trained, layer_memory, resolve
@@ -21,8 +22,9 @@ def network_section(graph: Graph, scheme: Scheme, options: Options) -> Section:
     """Show the layers from the image to the classifier: which learn, how much of each, and what that takes."""
     summary = describe(graph)
     trained = {one.layer: one for one in resolve(scheme, graph, options.seed)}
-    rows = rows_of(_layer(one, trained) for one in summary.layers)
-    columns = ("Layer", "No.", "Computes", "Output", "MACs", "Parameters", "Learns", "Bytes to learn")
+    table, learns = summary.table(), (_learns(one, trained) for one in summary.layers)
+    rows = tuple((*row, *more) for row, more in zip(table.rows, rows_of(learns), strict=True))
+    nodes = Table("Every node of the network", (*table.columns, "learns", "bytes to learn"), rows)
     partly = sum(bool(one.channels) for one in trained.values())
     intro = (
         f"{graph.name} has {len(summary.layers)} nodes, {summary.macs:,} multiply-accumulates and "
@@ -32,25 +34,17 @@ def network_section(graph: Graph, scheme: Scheme, options: Options) -> Section:
     caption = (
         "A column for each layer: above how much of its weights learns, and a dot if biases do; below what it takes."
     )
-    chart = Chart(draw_scheme(graph, scheme, options), caption, (Table("Every node of the network", columns, rows),))
+    chart = Chart(draw_scheme(graph, scheme, options), caption, (nodes,))
     return Section("network", "What learns", intro, (chart,))
 
 
-def _layer(one: LayerSummary, trained: dict[int, Trained]) -> Iterator[TableCell | str]:
-    learns = trained.get(one.number) if one.number is not None else None
-    yield one.name
-    yield "" if one.number is None else counted(one.number)
-    yield one.op
-    yield "×".join(map(str, one.shape[1:] or one.shape))
-    yield counted(one.macs) if one.macs else ""
-    yield counted(one.parameters) if one.parameters else ""
-    yield "" if learns is None else _learns(learns)
-    yield "" if learns is None else counted(layer_memory(learns).total)
-
-
-def _learns(one: Trained) -> str:
-    every = one.node.ins[1].type.shape[-1]
-    return ", ".join(["bias"] * one.bias + [f"{len(one.channels)} of {every} channels"] * bool(one.channels))
+def _learns(layer: LayerSummary, trained: dict[int, Trained]) -> tuple[Cell | str, ...]:
+    """Return what a layer learns, and the bytes that takes."""
+    one = trained.get(layer.number) if layer.number is not None else None
+    if one is None:
+        return "", ""
+    channels = f"{len(one.channels)} of {one.node.ins[1].type.shape[-1]} channels"
+    return ", ".join(["bias"] * one.bias + [channels] * bool(one.channels)), counted(layer_memory(one).total)
 
 
 def contributions_section(contributions: Contributions, pareto: Pareto | None = None) -> Section:
@@ -92,8 +86,8 @@ def _bought(pareto: Pareto) -> Table:
     return Table("What memory buys", columns, rows_of(rows))
 
 
-def _points(gain: float) -> TableCell:
-    return TableCell(f"{100 * gain:+.2f}", gain)
+def _points(gain: float) -> Cell:
+    return Cell(f"{100 * gain:+.2f}", gain)
 
 
 def memory_section(
@@ -144,7 +138,7 @@ def _tensors(cycle: LifeCycle) -> Table:
     return Table("Every tensor of the arena", columns, rows_of(_tensor(one) for one in cycle.tensors))
 
 
-def _tensor(one: ArenaTensor) -> Iterator[TableCell | str]:
+def _tensor(one: ArenaTensor) -> Iterator[Cell | str]:
     yield one.name
     yield LABELS[one.kind]
     yield from (counted(number) for number in (one.bytes, one.offset, one.start, one.end - 1))
@@ -160,7 +154,7 @@ def _alive(cycle: LifeCycle) -> Table:
     return Table("Bytes alive at each node", ("Node", "Op", "Bytes"), rows)
 
 
-def _cost(one: LayerCost) -> tuple[TableCell | str, ...]:
+def _cost(one: LayerCost) -> tuple[Cell | str, ...]:
     saved = (one.whole.activations, one.trained.activations)
     return (one.name, *map(counted, (*saved, one.whole.parameters, one.trained.parameters)))
 
@@ -176,22 +170,6 @@ def instructions_section(profile: Profile) -> Section:
     )
     intro = f"{counts.forward:,} instructions for a prediction{step}: {time}, an estimate. {NOTE} {exact}"
     what = "a prediction" if counts.step is None else "a training step"
-    by_op = _counts(f"Instructions of {what}, by op", counts.by_op, counts, False)
-    by_node = _counts(f"Instructions of {what}, node by node", counts.by_node, counts, True)
+    by_op = counts.table(f"Instructions of {what}, by op", counts.by_op, folded=False)
+    by_node = counts.table(f"Instructions of {what}, node by node", counts.by_node)
     return Section("instructions", "Instructions", intro, (by_op, by_node))
-
-
-def _counts(
-    caption: str, costs: tuple[InstructionCost, ...], whole: Costs[InstructionCost, int], folded: bool
-) -> Table:
-    most = max((cost.instructions for cost in costs), default=1)
-    rows = rows_of(
-        (
-            cost.title, counted(cost.instructions, cost.instructions / most),
-            TableCell(f"{cost.instructions / max(whole.whole, 1):.1%}", cost.instructions), counted(cost.nodes),
-            counted(cost.macs) if cost.macs else "",
-            TableCell(f"{cost.instructions / cost.macs:.2f}", cost.instructions / cost.macs) if cost.macs else "",
-        )
-        for cost in costs
-    )  # fmt: skip
-    return Table(caption, ("Op", "Instructions", "Share", "Nodes", "MACs", "Per MAC"), rows, folded)
