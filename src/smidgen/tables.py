@@ -40,6 +40,17 @@ class Table:
         cells = [row[column] for row in self.rows if row[column].text]
         return bool(cells) and all(cell.number is not None for cell in cells)
 
+    def __str__(self) -> str:
+        totals = [self.totals] if self.totals else []
+        lines = [self.columns, *(tuple(cell.text for cell in row) for row in self.rows), *totals]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        right = [self.is_number(place) for place in range(len(self.columns))]
+        padded = (
+            (text.rjust(wide) if end else text.ljust(wide) for text, wide, end in zip(line, widths, right, strict=True))
+            for line in lines
+        )
+        return "\n".join("  ".join(line).rstrip() for line in padded)
+
     def __rich__(self) -> RichTable:
         title = Text(self.caption) if self.caption else None
         shown = RichTable(title=title, title_justify="left", show_footer=bool(self.totals), box=None, pad_edge=False)
@@ -71,7 +82,7 @@ class Matrix:
     @property
     def caption(self) -> str:
         """The three most frequent mistakes."""
-        worst = (f"{true} for {named}, {count:,} of {of:,}" for true, named, count, of in self._mistakes()[:3])
+        worst = (f"{true} for {taken}, {n:,} of {of:,}" for true, taken, n, of in self._mistakes()[:3])
         return f"Mistaken most: {'; '.join(worst)}." if self._mistakes() else "Nothing is mistaken."
 
     def shade(self, row: int, column: int) -> int:
@@ -81,7 +92,7 @@ class Matrix:
 
     def mistakes(self) -> Table:
         """Return every mistake in a row, the most frequent first, for a matrix that is too large to show."""
-        rows = rows_of((true, named, counted(count), percent(count / of)) for true, named, count, of in self._mistakes())
+        rows = rows_of((true, taken, counted(n), percent(n / of)) for true, taken, n, of in self._mistakes())
         return Table("Every mistake", ("True class", "Predicted", "Samples", "Share of the class"), rows)
 
     def _mistakes(self) -> list[tuple[str, str, int, int]]:

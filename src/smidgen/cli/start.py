@@ -7,25 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from smidgen.callbacks import ignore
-from smidgen.cli import verbs
+from smidgen.cli import shared, verbs
 from smidgen.cli.options import AUTO
-from smidgen.cli.shared import (
-    augmentation,
-    check_int8,
-    chosen_loss,
-    extended,
-    given_pixels,
-    learning_options,
-    parse_rate,
-    read_both,
-)
 from smidgen.cli.terminal import Progress, going_on, progress, show, warn
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
 from smidgen.data.layouts.cifar import read_sample
@@ -58,18 +48,20 @@ def fit_(asked: verbs.Fit) -> None:
             f"{asked.target} has {board.board.sram.bytes:,} bytes of SRAM, of which a program can use "
             f"{board.largest_budget:,} beside the stack; the budget is that, not {budget:,}"
         )
-    rate = None if asked.rate == AUTO else parse_rate(asked.rate)
-    graph, data = read_both(asked)
-    options = learning_options(asked, None)
+    rate = None if asked.rate == AUTO else shared.parse_rate(asked.rate)
+    graph, data = shared.read_both(asked)
+    options = shared.learning_options(asked, None)
     if asked.head == "extend":
         graph, data = _extended(asked, graph, data)
     known = read_several(asked.contributions) if asked.contributions else None
-    with going_on(lambda: _kept(asked)), progress() as bar:
+    kept = partial(asked.kept, asked.output, "the stages that are done are", "no stage was done yet")
+    with going_on(kept), progress() as bar:
         fitted = fit(
             graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs,
-            augment=augmentation(asked, data.label_kind), seed=asked.seed, contributions=known, analysis=asked.analysis,
-            effort=asked.effort, options=options, loss=chosen_loss(asked), learning_rate=rate, where=asked.machine,
-            workers=asked.workers, ray=asked.ray, preprocessing=given_pixels(asked, graph),
+            augment=shared.augmentation(asked, data.label_kind), seed=asked.seed, contributions=known,
+            analysis=asked.analysis, effort=asked.effort, options=options, loss=shared.chosen_loss(asked),
+            learning_rate=rate, where=asked.machine, workers=asked.workers, ray=asked.ray,
+            preprocessing=shared.given_pixels(asked, graph),
             command=asked.again(), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
     for warning in (*fitted.choice.notes, *fitted.learned.warnings):
@@ -79,8 +71,8 @@ def fit_(asked: verbs.Fit) -> None:
 
 def _extended(asked: verbs.Fit, graph: Graph, data: Data) -> tuple[Graph, Data]:
     """Return a model that also scores the data's new classes; each class needs samples, by which a fit judges."""
-    check_int8(graph, asked.model, asked.source)
-    both = extended(graph, data)
+    shared.check_int8(graph, asked.model, asked.source)
+    both = shared.extended(graph, data)
     present = set(both.data.train.labels)
     if missing := [name for label, name in enumerate(both.data.classes) if label not in present]:
         raise InputError(
@@ -90,19 +82,13 @@ def _extended(asked: verbs.Fit, graph: Graph, data: Data) -> tuple[Graph, Data]:
     return both.model, both.data
 
 
-def _kept(asked: verbs.Fit | verbs.Demo) -> str:
-    """Return what an interrupted fit keeps, and how it goes on."""
-    there = asked.output.exists()
-    kept = f"the stages that are done are kept in {asked.output}" if there else "no stage was done yet"
-    return f"{kept}; go on with {asked.again()}"
-
-
 def _show_stage(bar: Progress, at: FitProgress) -> None:
     bar.update(at.done, at.total, f"{at.stage}: {at.doing}" if at.doing else at.stage)
 
 
 def demo_(asked: verbs.Demo) -> None:
-    with going_on(lambda: _kept(asked)), progress() as bar:
+    kept = partial(asked.kept, asked.output, "the stages that are done are", "no stage was done yet")
+    with going_on(kept), progress() as bar:
         result = demonstrate(asked.output, lambda at: _show_stage(bar, at), asked.force, asked.again())
     show(result, asked.as_json)
 

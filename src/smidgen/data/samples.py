@@ -118,11 +118,6 @@ class Data:
         train, test = (replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in both)
         return replace(self, classes=classes, train=train, test=test)
 
-    @property
-    def given(self) -> Given:
-        """The same as the contents of a file."""
-        return Given(self.classes, self.train, self.test)
-
     def digest(self) -> str:
         """Return a fingerprint of every sample and label, by which a resumed run knows its data."""
         hashed = hashlib.sha256(repr(self.classes).encode())

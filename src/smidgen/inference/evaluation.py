@@ -323,11 +323,15 @@ class _Test:
             right = float((truth == predicted).mean())
             counts = (counted.sum(axis=0).tolist() for counted in (truth & predicted, predicted, truth))
             return LabelsTested(*self.names, len(wanted), right, _judge(named, *counts))
-        off = got - wanted
-        return NumbersTested(
-            *self.names, len(wanted), float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())),
-            tuple(_judge_number(name, off[:, i], wanted[:, i]) for i, name in enumerate(named)),
-        )  # fmt: skip
+        off, outputs = got - wanted, list[NumberTested]()
+        for name, by, true in zip(named, off.T, wanted.T, strict=True):
+            spread = float(np.square(true - true.mean()).sum())
+            explained = 1 - float(np.square(by).sum()) / spread if spread else None
+            outputs.append(
+                NumberTested(name, float(np.abs(by).mean()), float(np.sqrt(np.square(by).mean())), explained)
+            )
+        whole = float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean()))
+        return NumbersTested(*self.names, len(wanted), *whole, tuple(outputs))
 
     def reconstruction(self) -> ReconstructionTested:
         encoding, classes = pixel_encoding(self.model), self.data.classes
@@ -366,9 +370,3 @@ def _judge(names: Sequence[str], right: list[int], predicted: list[int], true: l
         ClassTested(name, are, hits / called if called else None, hits / are if are else None)
         for name, hits, called, are in zip(names, right, predicted, true, strict=True)
     )
-
-
-def _judge_number(name: str, off: Array, wanted: Array) -> NumberTested:
-    spread = float(np.square(wanted - wanted.mean()).sum())
-    explained = 1 - float(np.square(off).sum()) / spread if spread else None
-    return NumberTested(name, float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())), explained)

@@ -18,20 +18,11 @@ from smidgen.data.files import MEMORY
 from smidgen.data.images import centre_box
 from smidgen.data.inputs import as_input, kind_of
 from smidgen.data.load import Shown, open_samples
-from smidgen.data.pixels import PixelEncoding, pixel_encoding
+from smidgen.data.pixels import pixel_encoding
 from smidgen.data.samples import evenly
 from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
-from smidgen.inference.scores import (
-    HALF,
-    InferenceProgress,
-    Kind,
-    ProgressCallback,
-    Scored,
-    names_of,
-    probabilities,
-    real,
-)
+from smidgen.inference.scores import InferenceProgress, Kind, ProgressCallback, Scored, names_of, real
 from smidgen.ir import Array, Graph
 from smidgen.quantization import GivenPixels, PixelChoice
 from smidgen.quantization.pixels import TRIED, needs_trial
@@ -163,7 +154,13 @@ def predict(
     kind: Kind = "numbers" if numbers else meaning.kind_of(model)
     target = meaning.where_to_run(model, target)
     made, waiting = list[Prediction](), deque[tuple[str, Array, Array]]()
-    with _opened(samples, model, memory, label) as found:
+    opened: AbstractContextManager[tuple[Shown, ...]]
+    if isinstance(samples, str | Path):
+        opened = open_samples(samples, model.image.type, memory, label)
+    else:
+        arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
+        opened = nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
+    with opened as found:
         some = tuple(one.read() for one in evenly(found, TRIED if needs_trial(model, preprocessing) else 1))
         model = with_front_end(model, some, audio)
         model, pixels = meaning.with_pixels(model, some, None, preprocessing, threads, on_progress)
@@ -185,15 +182,6 @@ def predict(
     return Predictions(model.name, target if isinstance(target, str) else target.name, kind, tuple(made), pixels)
 
 
-def _opened(
-    samples: str | Path | Array | Sequence[Array], model: Graph, memory: int, label: str | None
-) -> AbstractContextManager[tuple[Shown, ...]]:
-    if isinstance(samples, str | Path):
-        return open_samples(samples, model.image.type, memory, label)
-    arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
-    return nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
-
-
 def _prediction(
     model: Graph, name: str, kind: Kind, top: int, scored: Scored, sample: Array, given: Array
 ) -> Prediction:
@@ -206,7 +194,7 @@ def _prediction(
         return Prediction(name, numbers=tuple(map(float, real(scores, model.scores.type).ravel())))
     if kind == "cells":
         return Prediction(name, cells=tuple(_cells(model, scores, sample)))
-    shares, names = probabilities(model, scores).ravel(), names_of(model)
+    shares, names = meaning.probabilities(model, scores).ravel(), names_of(model)
     best = np.argsort(-shares, kind="stable")[:top]
     ranked = tuple(ClassProbability(int(i), names[i], float(shares[i])) for i in best)
     return Prediction(name, ranked, distance=far, verdict=NONE if far is not None and far > 1 else "")
@@ -214,20 +202,15 @@ def _prediction(
 
 def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[MapCell]:
     """Yield the cells with a probability above one half of a class other than the first, the background."""
-    shares, names = probabilities(model, scores)[0], names_of(model)
+    shares, names = meaning.probabilities(model, scores)[0], names_of(model)
     rows, columns, _ = shares.shape
-    left, top, right, bottom = _seen(sample, pixel_encoding(model))
-    for row, column, index in np.argwhere(shares > HALF).tolist():
+    left, top, right, bottom, encoding = 0.0, 0.0, 1.0, 1.0, pixel_encoding(model)
+    if kind_of(sample, encoding.type) == "picture":  # of which a model sees a part
+        height, width = sample.shape[:2]
+        ends = centre_box(height, width, encoding)
+        left, top, right, bottom = ends[0] / width, ends[1] / height, ends[2] / width, ends[3] / height
+    for row, column, index in np.argwhere(shares > meaning.HALF).tolist():
         if index:
             x = left + (right - left) * (column + 0.5) / columns
             y = top + (bottom - top) * (row + 0.5) / rows
             yield MapCell(row, column, index, names[index], float(shares[row, column, index]), round(x, 4), round(y, 4))
-
-
-def _seen(sample: Array, encoding: PixelEncoding) -> tuple[float, float, float, float]:
-    """Return the part of a sample that a model sees: left, top, right, bottom, as shares of its width and height."""
-    if kind_of(sample, encoding.type) != "picture":
-        return 0.0, 0.0, 1.0, 1.0
-    height, width = sample.shape[:2]
-    left, top, right, bottom = centre_box(height, width, encoding)
-    return left / width, top / height, right / width, bottom / height

@@ -243,21 +243,11 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     step, image = counts.total if program.training else None, device.image
     code, constants = image.flash_bytes - image.constant_bytes, image.constant_bytes
     return Profile(
-        model=program.graph.name,
-        target=program.target.name,
-        compiler=device.compiler,
-        streamed_input=program.sources.streamed_input,
-        sram_bytes=sram.bytes,
-        sram=sram,
-        flash_bytes=image.flash_bytes,
-        flash=Flash(code, constants, flash_parts(program, image)),
-        instructions=count_costs(
-            program.graph, InstructionCost, forward.total, step, (*counts.by_node, counts.between)
-        ),
-        time=estimate_time(device.clock, forward.total, step),
-        plan=program.memory,
-        exact=exact,
-    )
+        program.graph.name, program.target.name, device.compiler, program.sources.streamed_input, sram.bytes, sram,
+        image.flash_bytes, Flash(code, constants, flash_parts(program, image)),
+        count_costs(program.graph, InstructionCost, forward.total, step, (*counts.by_node, counts.between)),
+        estimate_time(device.clock, forward.total, step), program.memory, exact,
+    )  # fmt: skip
 
 
 WARM = 3  # steps until a head that began at zero sends gradients on
@@ -282,25 +272,20 @@ def sample_instructions(program: Program) -> int:
 
 def flash_parts(program: Program, image: Image) -> tuple[FlashPart, ...]:
     """Return what every byte of flash holds, largest first; bytes that no symbol claims come last."""
-    weights = _weights(program)
+    graph, prefix = program.graph, program.sources.prefix
+    names = identifiers((*graph.inputs, *graph.constants, *graph.state), graph.nodes)
+    held = (v for v in (*graph.constants, *graph.state) if v.type.dtype == "int8" and len(v.type.shape) > 1)
+    weights = {f"{prefix}_const_{names[v]}" for v in held}
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     first = min(at for at, _ in image.loads)
     for symbol in image.symbols:
         if symbol.bytes and (symbol.is_code or first <= symbol.address < first + image.flash_bytes):
-            what = _content(symbol, program.sources.prefix, weights)
+            what = _content(symbol, prefix, weights)
             sizes[what] += symbol.bytes
             counts[what] += 1
     parts = tuple(FlashPart(what, counts[what], size) for what, size in sizes.most_common())
     return (*parts, FlashPart(REST, 0, image.flash_bytes - sum(sizes.values())))
-
-
-def _weights(program: Program) -> set[str]:
-    """Return the symbols that hold int8 constants."""
-    graph, prefix = program.graph, program.sources.prefix
-    names = identifiers((*graph.inputs, *graph.constants, *graph.state), graph.nodes)
-    values = (*graph.constants, *graph.state)
-    return {f"{prefix}_const_{names[v]}" for v in values if v.type.dtype == "int8" and len(v.type.shape) > 1}
 
 
 def _content(symbol: Symbol, prefix: str, weights: Iterable[str]) -> str:
@@ -355,18 +340,14 @@ def time_program(program: Program, steps: int = 3, seed: int = 0, runs: int = 50
         restart(device)
         arrays = comparison.random_inputs(program.graph.prediction_inputs, rng)
         forward = _median(device, lambda: device.predict(*arrays), runs)
-        whole = _median(device, _step(program, device, arrays[0]), runs) if program.training else forward
+        whole = forward
         if program.training:
+            _, label = comparison.noise_label(program.graph, 0)
+            whole = _median(device, lambda: device.train(arrays[0], label, comparison.LEARNING_RATE), runs)
             comparison.check_learned(device)
     step = float(whole.sum()) if program.training else None
     times = count_costs(program.graph, TimeCost, float(forward.sum()), step, whole.tolist())
     return TimeProfile(program.graph.name, host.name, host.found_compiler().title, runs, times, exact)
-
-
-def _step(program: Program, device: TimedDevice, image: Array) -> Callable[[], object]:
-    """Return a step on one sample."""
-    _, label = comparison.noise_label(program.graph, 0)
-    return lambda: device.train(image, label, comparison.LEARNING_RATE)
 
 
 def _median(device: TimedDevice, run: Callable[[], object], runs: int) -> Array:

@@ -164,13 +164,11 @@ def _shown(
     truth = "" if label is None else data.classes[label]
     if data.label_kind == "vectors":
         truth = _shortened(", ".join(f"{number:.4g}" for number in samples.targets[row]))
-    answers = (_answer(one, label) for one in (before, after))
+    answers = (
+        page.Answer(_shortened(one.text), one.classes[0].index == label if one.classes and label is not None else None)
+        for one in (before, after)
+    )
     return page.ShownSample(f"test sample {place}", picture(samples.images[row]), truth, *answers)
-
-
-def _answer(prediction: Prediction, label: int | None) -> page.Answer:
-    right = prediction.classes[0].index == label if prediction.classes and label is not None else None
-    return page.Answer(_shortened(prediction.text), right)
 
 
 def _shortened(text: str) -> str:
