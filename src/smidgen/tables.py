@@ -1,18 +1,20 @@
-"""Tables as data: one description of each, shown as text in a terminal and as HTML in a report or a notebook."""
+"""Tables as data, shown as text in a terminal and as HTML in a report or a notebook, and objects as these show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from rich.console import Group, RenderableType
-from rich.table import Table as RichTable
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table as RichTable
 
 SHOWN_CLASSES, COLUMNS = 20, 80  # of a confusion matrix in the terminal; wider ones have numbers above
-SHOWN_ROWS = 10  # of a table in a notebook
+SHOWN_ROWS, SHOWN_LINES = 10, 12  # of a table and of words in a notebook
+LONGEST = 400  # characters at a prompt
+WIDE, HIGH = 480, 60  # pixels of a picture in a notebook
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class Table:
         return "\n".join("  ".join(line).rstrip() for line in padded)
 
     def __rich__(self) -> RichTable:
+        from rich.table import Table as RichTable  # here, because a graph has no need of it
+        from rich.text import Text
+
         title = Text(self.caption) if self.caption else None
         shown = RichTable(title=title, title_justify="left", show_footer=bool(self.totals), box=None, pad_edge=False)
         for place, name in enumerate(self.columns):
@@ -90,6 +95,18 @@ class Matrix:
         count, whole = self.counts[row][column], max(sum(self.counts[row]), 1)
         return -(-10 * count // whole)
 
+    def _repr_html_(self) -> str:
+        """Return the matrix as HTML, darker where more of a class is; of many classes the mistakes alone."""
+        if len(self.names) > SHOWN_CLASSES:
+            return self.mistakes()._repr_html_()
+        head = "".join(f"<th>{escape(name)}</th>" for name in ("true class", *self.names))
+        rows = (
+            f"<tr><th>{escape(name)}</th>"
+            + "".join(f'<td style="background: rgb(74 144 196 / {10 * self.shade(i, j)}%)">{n}</td>' for j, n in row)
+            for i, (name, row) in enumerate(zip(self.names, map(enumerate, self.counts), strict=True))
+        )
+        return f"<table><caption>{escape(self.caption)}</caption><tr>{head}</tr>{''.join(rows)}</table>"
+
     def mistakes(self) -> Table:
         """Return every mistake in a row, the most frequent first, for a matrix that is too large to show."""
         rows = rows_of((true, taken, counted(n), percent(n / of)) for true, taken, n, of in self._mistakes())
@@ -102,6 +119,9 @@ class Matrix:
         return [(self.names[i], self.names[j], n, sum(self.counts[i])) for n, i, j in wrong]
 
     def __rich__(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table as RichTable
+
         if len(self.names) > SHOWN_CLASSES:
             return f"the confusion matrix of {len(self.names)} classes is in --json and in the page that -o writes"
         widths = [2 + max(len(name), len(f"{sum(row):,}")) for name, row in zip(self.names, self.counts, strict=True)]
@@ -113,6 +133,44 @@ class Matrix:
             shown = (f"{count:,}" if count else "·" for count in row)
             table.add_row(f"{place} {name}" if numbered else name, *shown)
         return Group("confusion: true class down, predicted across", table)
+
+
+class Brief:
+    """An object as a prompt and a notebook show it: briefly, in words, with a picture and its tables."""
+
+    def picture(self) -> str:
+        """Return a picture as HTML; empty where there is none."""
+        return ""
+
+    def tables(self) -> tuple[Table | Matrix, ...]:
+        """Return the tables below the picture."""
+        return ()
+
+    def __repr__(self) -> str:
+        words = " ".join(str(self).split())
+        return f"<{type(self).__name__} {words if len(words) <= LONGEST else words[: LONGEST - 1] + '…'}>"
+
+    def _repr_html_(self) -> str:
+        words = escape("\n".join(str(self).splitlines()[:SHOWN_LINES]))
+        return f"<pre>{words}</pre>{self.picture()}{''.join(table._repr_html_() for table in self.tables())}"
+
+
+def bars(title: str, values: Sequence[float], names: Sequence[str]) -> str:
+    """Return a bar for each value as SVG, with its name as tooltip."""
+    most, width = max((abs(value) for value in values), default=0) or 1, WIDE / max(len(values), 1)
+    places = ((place * width, HIGH * abs(value) / most) for place, value in enumerate(values))
+    return boxes(title, [(x, HIGH - y, 0.9 * width, y) for x, y in places], names)
+
+
+def boxes(title: str, places: Sequence[tuple[float, float, float, float]], names: Sequence[str]) -> str:
+    """Return rectangles as SVG: left, top, width and height of each, and its name as tooltip."""
+    drawn = "".join(
+        f'<rect x="{x:.5g}" y="{y:.5g}" width="{w:.5g}" height="{h:.5g}" stroke="white" stroke-width="0.5">'
+        f"<title>{escape(name)}</title></rect>"
+        for (x, y, w, h), name in zip(places, names, strict=True)
+    )
+    size = f'viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}"'
+    return f'<figure><figcaption>{escape(title)}</figcaption><svg {size} fill="#4a90c4">{drawn}</svg></figure>'
 
 
 def counted(count: int | None, bar: float | None = None) -> Cell:

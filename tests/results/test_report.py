@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import smidgen as sm
 from smidgen.cli import app
 from smidgen.data import Data, Samples
+from smidgen.data.samples import SIDE, data_address
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.inference import ClassesTested
 from smidgen.learning import Course, learn
@@ -26,7 +27,7 @@ from smidgen.results.figures import Axis, Figure, Panel, Polyline
 from smidgen.results.memory import life_cycle
 from smidgen.results.profile import Profile, profile
 from smidgen.results.report import Report, Section, render
-from smidgen.results.report.learned import SIDE, before_learning, picture, quality_section, show_samples
+from smidgen.results.report.learned import before_learning, quality_section, show_samples
 from smidgen.results.report.page import Chart, Fact, Facts, Gallery, KeyNumber, Part, Stack
 from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
 from smidgen.selection.found import Found, LayerGain, Pareto
@@ -132,11 +133,11 @@ def test_deeper_shades_are_larger_shares_of_a_row() -> None:
 def test_small_pictures_are_kept_and_large_ones_made_small() -> None:
     rng = np.random.default_rng(0)
     small, grey = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8), rng.integers(0, 256, (20, 30, 1), dtype=np.uint8)
-    np.testing.assert_array_equal(decoded(picture(small)), small)
-    np.testing.assert_array_equal(decoded(picture(grey)), grey[:, 5:25, 0])
-    large = picture(rng.integers(0, 256, (400, 900, 3), dtype=np.uint8))
+    np.testing.assert_array_equal(decoded(data_address(small)), small)
+    np.testing.assert_array_equal(decoded(data_address(grey)), grey[:, 5:25, 0])
+    large = data_address(rng.integers(0, 256, (400, 900, 3), dtype=np.uint8))
     assert decoded(large).shape == (SIDE, SIDE, 3)
-    assert picture(np.zeros((32, 32, 3), np.float32)) == picture(np.zeros(9, np.uint8)) == ""
+    assert data_address(np.zeros((32, 32, 3), np.float32)) == data_address(np.zeros(9, np.uint8)) == ""
 
 
 def decoded(address: str) -> np.ndarray:

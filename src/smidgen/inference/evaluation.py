@@ -22,7 +22,7 @@ from smidgen.inference import scores as meaning
 from smidgen.inference.scores import HALF, InferenceProgress, ProgressCallback, Scored, class_count, names_of, real
 from smidgen.ir import Array, Graph
 from smidgen.quantization.pixels import TRIED, GivenPixels, PixelChoice, labels_for
-from smidgen.tables import Matrix, Table, counted, measured, percent, rows_of
+from smidgen.tables import Brief, Matrix, Table, counted, measured, percent, rows_of
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
@@ -60,8 +60,8 @@ class ClassError:
     error: float
 
 
-@dataclass(frozen=True)
-class _Judged(ABC):
+@dataclass(frozen=True, repr=False)
+class _Judged(Brief, ABC):
     """A model tested on samples."""
 
     model: str
@@ -86,7 +86,7 @@ class _Judged(ABC):
         return Group(str(self), *(part for table in self.tables() for part in ("", table)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClassesTested(_Judged):
     """Accuracy over samples with class labels."""
 
@@ -107,7 +107,7 @@ class ClassesTested(_Judged):
         return _class_table(self.classes), Matrix(tuple(one.name for one in self.classes), self.confusion)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CellsTested(_Judged):
     """Accuracy over the cells of maps."""
 
@@ -124,7 +124,7 @@ class CellsTested(_Judged):
         return _class_table(self.classes), Matrix(tuple(one.name for one in self.classes), self.confusion)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelsTested(_Judged):
     """Accuracy of each of several yes-or-no outputs."""
 
@@ -139,7 +139,7 @@ class LabelsTested(_Judged):
         return (_class_table(self.outputs, "output"),)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NumbersTested(_Judged):
     """Errors of a model's outputs against vector labels."""
 
@@ -159,7 +159,7 @@ class NumbersTested(_Judged):
         return (Table("Error of each output", ("Output", "MAE", "RMSE", "R²"), rows, len(rows) > LONG),)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReconstructionTested(_Judged):
     """Reconstruction errors of a model: mean squared, in the numbers that the input stands for."""
 

@@ -26,7 +26,7 @@ from smidgen.inference.scores import InferenceProgress, Kind, ProgressCallback, 
 from smidgen.ir import Array, Graph
 from smidgen.quantization import GivenPixels, PixelChoice
 from smidgen.quantization.pixels import TRIED, needs_trial
-from smidgen.tables import Table, percent, rows_of
+from smidgen.tables import Brief, Table, percent, rows_of
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
@@ -94,8 +94,8 @@ HEADS: dict[Kind, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Predictions:
+@dataclass(frozen=True, repr=False)
+class Predictions(Brief):
     """Predictions for some samples."""
 
     model: str
@@ -107,23 +107,24 @@ class Predictions:
     def __str__(self) -> str:
         return "\n".join(f"{one.sample}: {one.text}" for one in self.predictions)
 
-    def table(self) -> Table:
+    def tables(self) -> tuple[Table, ...]:
         """Return a row for each sample: its likeliest classes, or what the model says in words."""
         ranks = range(max((len(one.classes) for one in self.predictions), default=0))
         columns = [("class", "second", "third")[rank] if rank < TOP else f"{rank + 1}th" for rank in ranks]
         if self.kind != "classes":
             rows = [(one.sample, one.text) for one in self.predictions]
-            return Table("", ("sample", HEADS[self.kind]), rows_of(rows))
+            return (Table("", ("sample", HEADS[self.kind]), rows_of(rows)),)
         shown = []
         for one in self.predictions:
             cells = [cell for rank in one.classes for cell in (rank.name, percent(rank.probability))]
             cells = [one.verdict, "", *cells][: max(len(cells), 2)] if one.verdict else cells
             shown.append((one.sample, *cells))
-        return Table("", ("sample", *(name for column in columns for name in (column, ""))), rows_of(shown))
+        names = (name for column in columns for name in (column, ""))
+        return (Table("", ("sample", *names), rows_of(shown)),)
 
     def __rich__(self) -> Group:
         pixels = [str(self.pixels)] if self.pixels else []
-        return Group(f"{self.model} on {self.target}", *pixels, "", self.table())
+        return Group(f"{self.model} on {self.target}", *pixels, "", *self.tables())
 
 
 def predict(
@@ -154,13 +155,7 @@ def predict(
     kind: Kind = "numbers" if numbers else meaning.kind_of(model)
     target = meaning.where_to_run(model, target)
     made, waiting = list[Prediction](), deque[tuple[str, Array, Array]]()
-    opened: AbstractContextManager[tuple[Shown, ...]]
-    if isinstance(samples, str | Path):
-        opened = open_samples(samples, model.image.type, memory, label)
-    else:
-        arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
-        opened = nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
-    with opened as found:
+    with _opened(samples, model, memory, label) as found:
         some = tuple(one.read() for one in evenly(found, TRIED if needs_trial(model, preprocessing) else 1))
         model = with_front_end(model, some, audio)
         model, pixels = meaning.with_pixels(model, some, None, preprocessing, threads, on_progress)
@@ -180,6 +175,15 @@ def predict(
             made.append(_prediction(model, name, kind, top, scored, array, one))
             on_progress(InferenceProgress(len(made), len(found)))
     return Predictions(model.name, target if isinstance(target, str) else target.name, kind, tuple(made), pixels)
+
+
+def _opened(
+    samples: str | Path | Array | Sequence[Array], model: Graph, memory: int, label: str | None
+) -> AbstractContextManager[tuple[Shown, ...]]:
+    if isinstance(samples, str | Path):
+        return open_samples(samples, model.image.type, memory, label)
+    arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
+    return nullcontext(tuple(Shown(str(at), partial(arrays.__getitem__, at)) for at in range(len(arrays))))
 
 
 def _prediction(

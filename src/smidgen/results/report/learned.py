@@ -1,16 +1,12 @@
 """Sections of a report on how a model learned and how good it is afterwards, and the page of a test."""
 
-import base64
-import io
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-from PIL import Image
-
 from smidgen.data import Data, Samples
+from smidgen.data.samples import data_address
 from smidgen.errors import InputError
 from smidgen.inference import Prediction, Tested, predict, test
-from smidgen.ir import Array, Graph
+from smidgen.ir import Graph
 from smidgen.learning import Epoch, learned_graph
 from smidgen.learning import Tested as CourseTested
 from smidgen.pipeline import Program
@@ -21,9 +17,6 @@ from smidgen.tables import Matrix, Table, counted, measured, percent, rows_of
 
 LARGEST = 30  # classes of a matrix that a page has room for
 SHOWN = 12  # samples
-SIDE = 176  # pixels of a picture's short side: twice what the page shows, for screens of many pixels
-SMALL = 64  # pixels: up to this side a picture keeps its size
-QUALITY = 82  # of JPEG
 LONGEST = 90  # letters of an answer
 
 
@@ -168,25 +161,8 @@ def _shown(
         page.Answer(_shortened(one.text), one.classes[0].index == label if one.classes and label is not None else None)
         for one in (before, after)
     )
-    return page.ShownSample(f"test sample {place}", picture(samples.images[row]), truth, *answers)
+    return page.ShownSample(f"test sample {place}", data_address(samples.images[row]), truth, *answers)
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-def picture(sample: Array) -> str:
-    """Return the middle of a picture as a data address, small ones at their size; empty for a sample that is none."""
-    if sample.dtype != np.uint8 or sample.ndim != 3 or sample.shape[2] not in (1, 3):
-        return ""
-    side = min(sample.shape[:2])
-    top, left = ((length - side) // 2 for length in sample.shape[:2])
-    image = Image.fromarray(np.squeeze(sample[top : top + side, left : left + side]))
-    kept, kind = io.BytesIO(), "png" if side <= SMALL else "jpeg"
-    if side > SIDE:
-        image = image.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
-    if kind == "png":
-        image.save(kept, "PNG", optimize=True)
-    else:
-        image.save(kept, "JPEG", quality=QUALITY)
-    return f"data:image/{kind};base64,{base64.b64encode(kept.getvalue()).decode()}"
