@@ -16,6 +16,7 @@ from smidgen.memory.layout import Working
 from smidgen.memory.phases import Phases, beside_image, check_phases, lay_out_phases
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import PlannedSchedule
+from smidgen.tables import HIGH, WIDE, Brief, boxes
 from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, Board, parse_size
 from smidgen.targets.device import Device, Target, state_block
@@ -211,8 +212,8 @@ class Replay:
         )
 
 
-@dataclass(frozen=True)
-class Program:
+@dataclass(frozen=True, repr=False)
+class Program(Brief):
     """A graph compiled: its C, its memory, and a way to run it."""
 
     graph: Graph
@@ -223,6 +224,18 @@ class Program:
     training: Training | None = None
     replay: Replay | None = None
     phases: Phases | None = None  # of one that also learns in one pass
+
+    def __str__(self) -> str:
+        found, learns = self.memory, "learns" if self.training else "infers"
+        sizes = f"arena {found.peak:,} bytes of SRAM, state {found.state:,}, constants {found.constants:,} of flash"
+        return f"{self.graph.name} for {self.target.name}, which {learns}: {sizes}"
+
+    def picture(self) -> str:
+        """Draw the arena: from left to right the nodes, from top to bottom what lies in it."""
+        wide, high = WIDE / max(len(self.graph.nodes), 1), HIGH / max(self.plan.peak, 1)
+        names = [f"{b.name}: {b.bytes:,} bytes at {at:,}" for b, at in self.plan.placed]
+        places = [(wide * b.start, high * at, wide * (b.end - b.start), high * b.bytes) for b, at in self.plan.placed]
+        return boxes("what lies in the arena, node after node", places, names)
 
     @property
     def memory(self) -> Memory:

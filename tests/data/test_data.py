@@ -26,6 +26,7 @@ from smidgen.data import (
     load_images,
     load_labelled,
 )
+from smidgen.data.images import centre_box
 from smidgen.errors import InputError
 from smidgen.ir import Array, QParams, Type
 from smidgen.ir.preprocessing import Preprocessing
@@ -232,15 +233,15 @@ def test_crops_are_the_generators_and_stay_inside_the_image() -> None:
     again = [augment.apply(image, taken, np.random.default_rng((1, i))) for i in range(20)]
     assert all(np.array_equal(a, b) for a, b in zip(drawn, again, strict=True))
     assert len({crop.tobytes() for crop in drawn}) == 20
-    boxes = [augment._box(30, 20, np.random.default_rng(i)) for i in range(200)]
+    boxes = [augment.draw(30, 20, taken, np.random.default_rng(i))[0] for i in range(200)]
     for box in boxes:
-        assert box is not None
         left, top, right, bottom = box
         assert 0 <= left < right <= 20
         assert 0 <= top < bottom <= 30
         assert 0.04 < (right - left) * (bottom - top) / 600 <= 1
         assert 0.5 < (right - left) / (bottom - top) < 2
-    assert Augment(scale=(1.0, 1.0))._box(1, 900, np.random.default_rng(0)) is None
+    whole = Augment(scale=(1.0, 1.0)).draw(1, 900, taken, np.random.default_rng(0))[0]
+    assert whole == centre_box(1, 900, taken)
 
 
 def test_without_crops_half_of_the_images_are_mirrored() -> None:

@@ -87,7 +87,7 @@ def test_test_counts_what_the_definition_says_and_every_target_agrees(place: Pat
 def test_test_shows_accuracy_classes_and_confusion_and_draws_a_page(place: Path) -> None:
     printed = invoke("test", "net.smg", "--data", "photos", "-o", "page.html", "--images", "12")
     assert "shapes_net on host, 12 samples of photos" in printed
-    assert "precision" in printed
+    assert "Precision" in printed
     assert "confusion: true class down, predicted across" in printed
     assert "drawn in page.html" in printed
     page = Path("page.html").read_text()

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import smidgen as sm
 from smidgen.cli import app
 from smidgen.data import Data, Samples
+from smidgen.data.samples import SIDE, data_address
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.inference import ClassesTested
 from smidgen.learning import Course, learn
@@ -26,10 +27,11 @@ from smidgen.results.figures import Axis, Figure, Panel, Polyline
 from smidgen.results.memory import life_cycle
 from smidgen.results.profile import Profile, profile
 from smidgen.results.report import Report, Section, render
-from smidgen.results.report.learned import SIDE, before_learning, picture, quality_section, show_samples
-from smidgen.results.report.page import Chart, Fact, Facts, Gallery, KeyNumber, Matrix, Part, Stack, Table, TableCell
+from smidgen.results.report.learned import before_learning, quality_section, show_samples
+from smidgen.results.report.page import Chart, Fact, Facts, Gallery, KeyNumber, Part, Stack
 from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
 from smidgen.selection.found import Found, LayerGain, Pareto
+from smidgen.tables import Cell, Matrix, Table
 from smidgen.targets.boards import BOARDS
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.contributions import measured
@@ -69,8 +71,8 @@ def test_memory_and_instructions_are_the_profiles(program: sm.Program, found: sm
     by_op, by_node = instructions_section(found).blocks
     assert isinstance(by_op, Table)
     assert isinstance(by_node, Table)
-    assert sum(row[1].number or 0 for row in by_node.rows) == found.instructions.step - found.instructions.between
-    assert [row[0].text for row in by_op.rows] == [one.op for one in found.instructions.by_op]
+    assert sum(row[3].number or 0 for row in by_node.rows) == found.instructions.step
+    assert [row[0].text for row in by_op.rows[:-1]] == [one.op for one in found.instructions.by_op]
 
 
 def test_parts_of_a_stack_lie_side_by_side_and_an_overfull_one_stays_within() -> None:
@@ -86,7 +88,7 @@ def test_the_table_of_layers_says_what_learns() -> None:
     assert isinstance(chart, Chart)
     rows = chart.tables[0].rows
     assert len(rows) == len(graph.nodes)
-    learns = {int(row[1].number): row[6].text for row in rows if row[1].number is not None and row[6].text}
+    learns = {int(row[0].number): row[9].text for row in rows if row[0].number is not None and row[9].text}
     last = max(learns)
     assert learns.keys() == {last - 1, last}
     assert all(said.startswith("bias, ") and said.endswith(" channels") for said in learns.values())
@@ -96,7 +98,7 @@ def test_what_a_model_said_before_and_after_is_what_it_says() -> None:
     here = sm.compile(small_network(), "last:2", options=sm.Options(4), class_names=SHAPES)
     run = learn(here, DATA, Course(2, 0.02, augment=None))
     section = quality_section(before_learning(here), run.model, DATA)
-    gallery, matrix, shares = section.blocks
+    gallery, shares, matrix = section.blocks
     assert isinstance(gallery, Gallery)
     assert isinstance(matrix, Matrix)
     assert isinstance(shares, Table)
@@ -120,7 +122,7 @@ def test_what_a_model_said_before_and_after_is_what_it_says() -> None:
 
 
 def test_deeper_shades_are_larger_shares_of_a_row() -> None:
-    matrix = Matrix(("a", "b", "c"), ((0, 1, 99), (10, 0, 0), (0, 0, 0)), "")
+    matrix = Matrix(("a", "b", "c"), ((0, 1, 99), (10, 0, 0), (0, 0, 0)))
     assert [[matrix.shade(row, column) for column in range(3)] for row in range(3)] == [
         [0, 1, 10],
         [10, 0, 0],
@@ -131,11 +133,11 @@ def test_deeper_shades_are_larger_shares_of_a_row() -> None:
 def test_small_pictures_are_kept_and_large_ones_made_small() -> None:
     rng = np.random.default_rng(0)
     small, grey = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8), rng.integers(0, 256, (20, 30, 1), dtype=np.uint8)
-    np.testing.assert_array_equal(decoded(picture(small)), small)
-    np.testing.assert_array_equal(decoded(picture(grey)), grey[:, 5:25, 0])
-    large = picture(rng.integers(0, 256, (400, 900, 3), dtype=np.uint8))
+    np.testing.assert_array_equal(decoded(data_address(small)), small)
+    np.testing.assert_array_equal(decoded(data_address(grey)), grey[:, 5:25, 0])
+    large = data_address(rng.integers(0, 256, (400, 900, 3), dtype=np.uint8))
     assert decoded(large).shape == (SIDE, SIDE, 3)
-    assert picture(np.zeros((32, 32, 3), np.float32)) == picture(np.zeros(9, np.uint8)) == ""
+    assert data_address(np.zeros((32, 32, 3), np.float32)) == data_address(np.zeros(9, np.uint8)) == ""
 
 
 def decoded(address: str) -> np.ndarray:
@@ -171,10 +173,10 @@ def test_what_memory_buys_is_drawn_where_it_is_known() -> None:
 def test_every_block_is_on_the_page_and_no_name_can_break_it() -> None:
     name = "</script><b>&\"'"
     figure = Figure(name, (Panel(name, (Polyline(name, (0, 1), (0, 1), (name, name), "#000000"),), Axis(name)),), 300)
-    table = Table(name, (name, "n"), ((TableCell(name), TableCell("5", 5, 0.5)),))
+    table = Table(name, (name, "n"), ((Cell(name), Cell("5", 5, 0.5)),))
     blocks = (
         Chart(figure, name, (table,)), table, replace(table, folded=False),
-        Stack(name, (Part(name, 1, "t"),), 2, name, 1), Matrix((name, "b"), ((1, 0), (2, 3)), name),
+        Stack(name, (Part(name, 1, "t"),), 2, name, 1), Matrix((name, "b"), ((1, 0), (2, 3))),
         Facts((Fact(name, name, name),)),
     )  # fmt: skip
     report = Report(

@@ -212,7 +212,7 @@ def contributions(graph: sm.Graph, gains: dict[int, float]) -> Contributions:
 
 def test_the_summary_says_what_adds_and_what_harms_beyond_chance() -> None:
     summary = summarize(contributions(mcunet, {21: 0.1, 22: -0.01, 23: -0.1}), mcunet, "c.json")
-    assert {one.layer: (one.kind, one.verdict) for one in summary.layers} == {
+    assert {layer: (summary.kinds[layer], verdict) for layer, _, verdict in summary.layers()} == {
         21: ("expand", "adds"),
         22: ("depthwise", ""),
         23: ("project", "harms"),

@@ -15,7 +15,8 @@ ROOT = TOP / "src" / "smidgen"
 LAYERS = {
     "errors": "the errors a user can meet, all under `SmidgenError`",
     "records": "dataclasses out of JSON",
-    "callbacks": "the callback of whoever does not ask for progress",
+    "callbacks": "the callback of whoever does not ask for progress, which a notebook shows",
+    "tables": "tables as data, and objects as a prompt and a notebook show them",
     "threads": "work shared out among this machine's cores, results in order",
     "compiler": "the host's C compiler, and a cache of what it built",
     "ir": "the graph: types, values, ops, nodes in order; build, verify, evaluate; the graph as text and back",

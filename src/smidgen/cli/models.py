@@ -16,7 +16,7 @@ from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.inference import predict, test
-from smidgen.ir import Array, Graph, check_inputs, evaluate
+from smidgen.ir import check_inputs, evaluate
 from smidgen.learning.sums import measuring
 from smidgen.pipeline import compile
 from smidgen.quantization import Recipe, labels_for, quantize
@@ -46,7 +46,11 @@ def run_(asked: verbs.Run) -> None:
             "output, or none"
         )
     with spinner(f"running {graph.name} on {asked.target}"):
-        results = _compute(graph, arrays, asked.target)
+        if asked.target == "reference":
+            results = evaluate(graph, *arrays)
+        else:
+            with compile(graph, target=asked.target).start() as device:
+                results = device.run(*arrays)
     shown = []
     for value, array, file in zip(graph.outputs, results, files, strict=True):
         if file:
@@ -54,13 +58,6 @@ def run_(asked: verbs.Run) -> None:
             write_whole(file, data.getvalue())
         shown.append(largest(value, array, str(file) if file else None))
     show(RunSummary(graph.name, asked.target, tuple(shown)), asked.as_json)
-
-
-def _compute(graph: Graph, arrays: tuple[Array, ...], target: str) -> tuple[Array, ...]:
-    if target == "reference":
-        return evaluate(graph, *arrays)
-    with compile(graph, target=target).start() as device:
-        return device.run(*arrays)
 
 
 def import_(asked: verbs.Import) -> None:

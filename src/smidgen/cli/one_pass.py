@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from smidgen.data.files import made_folder
 from smidgen.errors import InputError
 from smidgen.fitting import training_target
 from smidgen.frontends import export_model, import_model
-from smidgen.ir import Array, Graph
+from smidgen.ir import Graph
 from smidgen.learning.sums import KeptSums, check_belongs, read_sums, with_head, write_taught
 from smidgen.pipeline import compile
 from smidgen.results.summaries import SumsSummary
@@ -68,17 +67,13 @@ def forget_(asked: verbs.Forget) -> None:
     program, encoding = compile(model, None, options=options, one_pass=True), pixel_encoding(model)
     with progress("forgetting") as bar, program.start() as device:
         device.restore(with_sums(program.graph, device.state(), kept.sums))
-        samples = list(_samples(data, asked.all_samples))
+        parts = (data.train, data.test) if asked.all_samples else (data.train,)
+        samples = [sample for part in parts for sample in zip(part.images, part.labels, strict=True)]
         for done, (image, label) in enumerate(samples, 1):
             device.forget(as_input(image, encoding), label)
             bar.update(done, len(samples))
         kept = replace(kept, sums=device.sums())
     _write(model, kept, asked)
-
-
-def _samples(data: Data, all_samples: bool) -> Iterator[tuple[Array, int]]:
-    for part in (data.train, data.test) if all_samples else (data.train,):
-        yield from zip(part.images, part.labels, strict=True)
 
 
 def _check_output(output: Path, force: bool) -> None:

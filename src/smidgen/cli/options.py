@@ -141,10 +141,6 @@ LearningRate = Annotated[
     str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
 ]
 ScheduleName = Annotated[Schedule, typer.Option(help="How the learning rate changes over the run.")]
-Crop = Annotated[
-    float | None,
-    typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops. For classes 0.08."),
-]
 ContributionFiles = Annotated[
     list[Path] | None, path_option(help="Contributions that smidgen analyze wrote; several files are averaged.")
 ]
@@ -154,7 +150,6 @@ Picture = Annotated[Path | None, path_option(help="Also draw the result in this 
 ModelFile = Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")]
 SampleLimit = Annotated[int | None, typer.Option(help="Test with at most this many samples, evenly spaced.")]
 Likeliest = Annotated[int, typer.Option(help="How many of the likeliest classes to show.")]
-Seed = Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")]
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -174,6 +169,11 @@ class Verb:
         for option, value in changed.items():
             words = [*_without(words, f"--{option}"), f"--{option}", value]
         return shlex.join(("smidgen", *words))
+
+    def kept(self, path: Path, what: str, nothing: str) -> str:
+        """Return what an interrupted command keeps in a file or folder, if that is there, and how it goes on."""
+        there = f"{what} kept in {path}" if path.exists() else nothing
+        return f"{there}; go on with {self.again()}"
 
 
 def _without(words: list[str], option: str) -> list[str]:
@@ -222,7 +222,9 @@ class Naming(Limited):
 class Cropping(Verb):
     """Random changes to an image before a step learns from it."""
 
-    crop: Crop = None
+    crop: float | None = option(
+        None, "Smallest share of an image that a random crop keeps; 1 for no crops. For classes 0.08."
+    )
     flip: bool | None = option(
         None, "Mirror images at random, half of the time. On by default for classes.", "--flip/--no-flip"
     )
@@ -284,7 +286,7 @@ class Learning(Verb):
         "features; compiled with --one-pass and a --budget without room for their sums, what that allows.",
     )
     loss: LossName = option("auto", "The loss to minimize; auto: the one that fits the data, without data softmax.")
-    seed: Seed = 0
+    seed: int = option(0, "Fixes the head's first weights, the order and the crops.")
 
 
 class Counting(Learning):

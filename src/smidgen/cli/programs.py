@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from smidgen.cli import verbs
 from smidgen.cli.shared import check_file, choose_scheme, options_for, read_model, with_audio
@@ -12,7 +11,7 @@ from smidgen.codegen import PackageKind, check_project
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.memory.streaming import streams_input
-from smidgen.pipeline import Program, compile
+from smidgen.pipeline import compile
 from smidgen.results.memory import draw_memory
 from smidgen.results.modules import ModuleProfile, profile_modules
 from smidgen.results.profile import Profile, TimeProfile, profile, time_program
@@ -43,30 +42,12 @@ def compile_(asked: verbs.Compile) -> None:
         program.write(asked.output, asked.force, export=PackageKind(asked.export) if asked.export else None)
         if asked.picture:
             write_whole(asked.picture, page)
-    show(_summary(program, asked.output, asked.picture), asked.as_json)
+    show(CompiledProject(program, asked.output, asked.picture), asked.as_json)
 
 
 def _scheme(asked: verbs.Compile) -> str | None:
     """Return the scheme asked for; the head alone where one pass is asked for without one."""
     return "head" if asked.one_pass and asked.scheme is None else asked.scheme
-
-
-def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledProject:
-    memory = program.memory
-    return CompiledProject(
-        model=program.graph.name,
-        target=program.target.name,
-        folder=str(folder),
-        files=tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())),
-        peak_bytes=memory.peak,
-        lower_bound_bytes=memory.lower_bound,
-        state_bytes=memory.state,
-        constant_bytes=memory.constants,
-        at_peak=memory.at_peak,
-        picture=str(picture) if picture else None,
-        replay=program.replay,
-        project=program.training.head.project if program.training else None,
-    )
 
 
 def profile_(asked: verbs.Profile) -> None:

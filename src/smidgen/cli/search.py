@@ -8,7 +8,7 @@ from typing import get_args
 from smidgen.cli import verbs
 from smidgen.cli.options import SearchMethod
 from smidgen.cli.shared import check_file, check_int8, learning_options, load_model, parse_rate, read_both
-from smidgen.cli.terminal import Progress, as_text, going_on, progress, show, spinner, warn
+from smidgen.cli.terminal import as_text, going_on, progress, show, spinner, warn
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph
@@ -28,29 +28,24 @@ def analyze_(asked: verbs.Analyze) -> None:
     graph, data = read_both(asked)
     data.check_several()
     check_int8(graph, asked.model, asked.source)
-    with going_on(lambda: _kept(asked)), progress("analyzing") as bar:
+    journal = journal_path(asked.output)
+
+    def show_runs(at: AnalysisProgress) -> None:
+        if at.found and at.done == at.found and not at.part:
+            warn(f"{at.found} of {at.total} runs were found in {journal}")
+        bar.update(at.done + at.part, at.total, detail=f"{at.done} of {at.total} runs")
+
+    kept = partial(asked.kept, journal, "the runs that are done are", "no run was done yet")
+    with going_on(kept), progress("analyzing") as bar:
         found = analyze(
             graph, data, output=asked.output, quick=asked.quick, seeds=asked.seeds, epochs=asked.epochs,
             learning_rate=rate, limit=asked.limit, most=asked.most, reach=asked.reach, target=asked.target,
-            workers=asked.workers, ray=asked.ray, on_progress=partial(_show_runs, asked, bar),
+            workers=asked.workers, ray=asked.ray, on_progress=show_runs,
         )  # fmt: skip
     if asked.picture:
         write_whole(asked.picture, contributions_page(found).encode())
     picture = str(asked.picture) if asked.picture else None
     show(summarize(found, graph, str(asked.output), picture), asked.as_json)
-
-
-def _kept(asked: verbs.Analyze) -> str:
-    """Return what an interrupted analysis keeps, and how it goes on."""
-    journal = journal_path(asked.output)
-    kept = f"the runs that are done are kept in {journal}" if journal.exists() else "no run was done yet"
-    return f"{kept}; go on with {asked.again()}"
-
-
-def _show_runs(asked: verbs.Analyze, bar: Progress, at: AnalysisProgress) -> None:
-    if at.found and at.done == at.found and not at.part:
-        warn(f"{at.found} of {at.total} runs were found in {journal_path(asked.output)}")
-    bar.update(at.done + at.part, at.total, detail=f"{at.done} of {at.total} runs")
 
 
 def search_(asked: verbs.Search) -> None:

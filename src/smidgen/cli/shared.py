@@ -13,7 +13,7 @@ from smidgen.cli.options import MEMORY, Counting, Cropping, DataReading, Learnin
 from smidgen.cli.terminal import say, spinner, warn
 from smidgen.data import Augment, Data, load_data
 from smidgen.data.audio import with_audio_front_end, with_front_end
-from smidgen.data.files import read_whole
+from smidgen.data.files import read_text
 from smidgen.errors import InputError
 from smidgen.ir import Graph, LabelKind
 from smidgen.ir.preprocessing import Preprocessing
@@ -43,7 +43,13 @@ def memory_bytes(text: str = MEMORY) -> int:
 
 def load_model(asked: Limited, model: str) -> Graph:
     """Read a model within the memory that a verb allows, with the sizes and the names of classes that it gives."""
-    graph = load(model, memory_bytes(asked.memory), input_shapes(asked.shape))
+    shapes = {}
+    for text in asked.shape or ():
+        name, _, sizes = text.rpartition("=")
+        if not re.fullmatch(r"[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,7}", sizes) or not name:
+            raise InputError(f"--shape {text[:60]} is not an input's name and its sizes; write it like x=1,3,96,96")
+        shapes[name] = tuple(int(size) for size in sizes.split(","))
+    graph = load(model, memory_bytes(asked.memory), shapes)
     if isinstance(asked, Naming) and asked.class_names is not None:
         return with_classes(graph, class_names(asked.class_names))
     return graph
@@ -54,10 +60,8 @@ def class_names(text: str) -> tuple[str, ...]:
     path = Path(text)
     if "," in text or not path.is_file():
         return tuple(name.strip() for name in text.split(","))
-    try:
-        return tuple(line.strip() for line in read_whole(path, LARGEST_NAMES).decode().splitlines() if line.strip())
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text; give a file with the name of a class on each line") from None
+    way_out = "give a file with the name of a class on each line"
+    return tuple(line.strip() for line in read_text(path, LARGEST_NAMES, way_out).splitlines() if line.strip())
 
 
 def read_model(asked: Limited, model: str, learns: bool = False) -> Graph:
@@ -88,7 +92,15 @@ def given_pixels(asked: Pixelled, graph: Graph) -> GivenPixels:
     """Return the preprocessing that the options and the model give together, or what to try; None without options."""
     was = graph.preprocessing if isinstance(graph.preprocessing, Preprocessing) else None
     if asked.pixels is not None:
-        was = CONVENTIONS.get(asked.pixels) or Preprocessing((0.0,), (1.0,), range=_range(asked.pixels))
+        if (known := CONVENTIONS.get(asked.pixels)) is None:
+            if len(ends := _numbers("--pixels", asked.pixels)) != 2:
+                names = ", ".join(name for name in CONVENTIONS if name.isalpha())
+                raise InputError(
+                    f"--pixels {asked.pixels[:40]} must be the two numbers that pixels 0 and 255 stand for, such as "
+                    f"0,1, or one of {names}"
+                )
+            known = Preprocessing((0.0,), (1.0,), range=(ends[0], ends[1]))
+        was = known
     elif was is None and (asked.mean is not None or asked.std is not None):
         was = Preprocessing()
     elif asked.mean is None and asked.std is None and asked.order is None and asked.shape_fit is None:
@@ -105,17 +117,6 @@ def _arranged(asked: Pixelled, was: Preprocessing) -> Preprocessing:
     return replace(was, order=asked.order or was.order, fit=asked.shape_fit or was.fit)
 
 
-def _range(text: str) -> tuple[float, float]:
-    ends = _numbers("--pixels", text)
-    if len(ends) != 2:
-        names = ", ".join(name for name in CONVENTIONS if name.isalpha())
-        raise InputError(
-            f"--pixels {text[:40]} must be the two numbers that pixels 0 and 255 stand for, such as 0,1, or one of "
-            f"{names}"
-        )
-    return ends[0], ends[1]
-
-
 def _numbers(option: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
@@ -126,17 +127,6 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 def with_audio(asked: Sounding, graph: Graph) -> Graph:
     """Return a model that takes audio as --audio asks for."""
     return graph if asked.audio is None else with_audio_front_end(graph, asked.audio)
-
-
-def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
-    """Return the options --shape as sizes by the names of inputs."""
-    shapes = {}
-    for text in texts or ():
-        name, _, sizes = text.rpartition("=")
-        if not re.fullmatch(r"[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,7}", sizes) or not name:
-            raise InputError(f"--shape {text[:60]} is not an input's name and its sizes; write it like x=1,3,96,96")
-        shapes[name] = tuple(int(size) for size in sizes.split(","))
-    return shapes
 
 
 def check_int8(graph: Graph, model: str, source: str = "DATA", otherwise: str = "") -> None:

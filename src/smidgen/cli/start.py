@@ -7,26 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from smidgen.callbacks import ignore
-from smidgen.cli import verbs
+from smidgen.cli import shared, verbs
 from smidgen.cli.options import AUTO
-from smidgen.cli.shared import (
-    augmentation,
-    check_int8,
-    chosen_loss,
-    extended,
-    given_pixels,
-    learning_options,
-    parse_rate,
-    read_both,
-    read_data,
-)
 from smidgen.cli.terminal import Progress, going_on, progress, show, spinner, warn
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
 from smidgen.data.audio import with_front_end
@@ -61,14 +50,14 @@ def fit_(asked: verbs.Fit) -> None:
             f"{asked.target} has {board.board.sram.bytes:,} bytes of SRAM, of which a program can use "
             f"{board.largest_budget:,} beside the stack; the budget is that, not {budget:,}"
         )
-    rate = None if asked.rate == AUTO else parse_rate(asked.rate)
+    rate = None if asked.rate == AUTO else shared.parse_rate(asked.rate)
     if asked.model == AUTO:
         _fit_auto(asked, rate, min(budget, board.largest_budget), board)
         return
-    graph, data = read_both(asked)
+    graph, data = shared.read_both(asked)
     if asked.head == "extend":
         graph, data = _extended(asked, graph, data)
-    with going_on(lambda: _kept(asked)), progress() as bar:
+    with going_on(_kept(asked)), progress() as bar:
         fitted = _fit(asked, graph, data, rate, bar)
     _warn(fitted)
     show(fitted, asked.as_json)
@@ -81,9 +70,9 @@ def _fit(
     known = read_several(asked.contributions) if asked.contributions else known
     return fit(
         graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs,
-        augment=augmentation(asked, data.label_kind), seed=asked.seed, contributions=known, analysis=asked.analysis,
-        effort=asked.effort, options=learning_options(asked, None), loss=chosen_loss(asked), learning_rate=rate,
-        where=asked.machine, workers=asked.workers, ray=asked.ray, preprocessing=given_pixels(asked, graph),
+        augment=shared.augmentation(asked, data.label_kind), seed=asked.seed, contributions=known, analysis=asked.analysis,
+        effort=asked.effort, options=shared.learning_options(asked, None), loss=shared.chosen_loss(asked), learning_rate=rate,
+        where=asked.machine, workers=asked.workers, ray=asked.ray, preprocessing=shared.given_pixels(asked, graph),
         command=asked.again(), more=more, force=asked.force, on_progress=lambda at: _show_stage(bar, at),
     )  # fmt: skip
 
@@ -93,21 +82,26 @@ def _fit_auto(asked: verbs.Fit, rate: float | None, budget: int, target: Target)
     if asked.head == "extend":
         raise InputError("a network that is made for the data has all its classes; leave --head extend out")
     with spinner(f"reading {asked.source}"):
-        data = read_data(asked, asked.source)
+        data = shared.read_data(asked, asked.source)
 
     def rest(graph: Graph, section: Callable[[], Section]) -> Fitted:
         known = None if asked.analysis or is_zoo_name(graph.name) else estimate(graph)
         return _fit(asked, with_front_end(graph, data.train.images, asked.audio), data, rate, bar, known, section)
 
-    with going_on(lambda: _kept(asked)), progress() as bar:
+    with going_on(_kept(asked)), progress() as bar:
         found = fit_auto(
             data, asked.output, Limits(budget, target, asked.effort, asked.workers), rest,
-            options=learning_options(asked, None), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
+            options=shared.learning_options(asked, None), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
     for note in found.network.notes:
         warn(note)
     _warn(found.fitted)
     show(found, asked.as_json)
+
+
+def _kept(asked: verbs.Fit | verbs.Demo) -> Callable[[], str]:
+    """Return what says, of an interrupted fit, which stages it keeps."""
+    return partial(asked.kept, asked.output, "the stages that are done are", "no stage was done yet")
 
 
 def _warn(fitted: Fitted) -> None:
@@ -117,8 +111,8 @@ def _warn(fitted: Fitted) -> None:
 
 def _extended(asked: verbs.Fit, graph: Graph, data: Data) -> tuple[Graph, Data]:
     """Return a model that also scores the data's new classes; each class needs samples, by which a fit judges."""
-    check_int8(graph, asked.model, asked.source)
-    both = extended(graph, data)
+    shared.check_int8(graph, asked.model, asked.source)
+    both = shared.extended(graph, data)
     present = set(both.data.train.labels)
     if missing := [name for label, name in enumerate(both.data.classes) if label not in present]:
         raise InputError(
@@ -128,19 +122,12 @@ def _extended(asked: verbs.Fit, graph: Graph, data: Data) -> tuple[Graph, Data]:
     return both.model, both.data
 
 
-def _kept(asked: verbs.Fit | verbs.Demo) -> str:
-    """Return what an interrupted fit keeps, and how it goes on."""
-    there = asked.output.exists()
-    kept = f"the stages that are done are kept in {asked.output}" if there else "no stage was done yet"
-    return f"{kept}; go on with {asked.again()}"
-
-
 def _show_stage(bar: Progress, at: FitProgress) -> None:
     bar.update(at.done, at.total, f"{at.stage}: {at.doing}" if at.doing else at.stage)
 
 
 def demo_(asked: verbs.Demo) -> None:
-    with going_on(lambda: _kept(asked)), progress() as bar:
+    with going_on(_kept(asked)), progress() as bar:
         result = demonstrate(asked.output, lambda at: _show_stage(bar, at), asked.force, asked.again())
     show(result, asked.as_json)
 

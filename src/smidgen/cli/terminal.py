@@ -81,15 +81,13 @@ def wrapped(text: str) -> str:
     """Return the text with lines no wider than the terminal, broken between words below what a line begins with."""
     if sys.stdout is None or not sys.stdout.isatty():
         return text
-    width = shutil.get_terminal_size().columns
-    return "\n".join(_broken(line, width) for line in text.splitlines())
-
-
-def _broken(line: str, width: int) -> str:
-    label = _LABEL.match(line)
-    indent = " " * (label.end() if label and label.end() < width // 2 else 2)
-    lines = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines) if len(line) > width else line
+    width, lines = shutil.get_terminal_size().columns, list[str]()
+    for line in text.splitlines():
+        label = _LABEL.match(line)
+        indent = " " * (label.end() if label and label.end() < width // 2 else 2)
+        broken = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        lines += broken if len(line) > width else [line]
+    return "\n".join(lines)
 
 
 def as_text(result: Any) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from smidgen import learning
@@ -29,7 +31,7 @@ from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import is_float, quantize_with, settle_pixels
 from smidgen.records import read_record, to_plain
-from smidgen.results.profile import Profile, profile
+from smidgen.results.profile import profile
 from smidgen.results.report import render
 from smidgen.results.report.training import TrainingRun, report_training
 from smidgen.results.summaries import TrainingSummary
@@ -93,12 +95,15 @@ def _steps(
         chosen = try_rates(here, data, course) if before is None else None
         course = replace(course, learning_rate=(chosen or before or course).learning_rate)
     if before is not None and before.epochs != course.epochs:
-        warn(_new_length(course, before, asked.resume))
+        new = f"those of a cosine over {course.epochs} epochs, not of one over {before.epochs}"
+        rates = f"from here on the rates are {new}" if course.schedule == "cosine" else "the rate stays the same"
+        ran = f"{asked.resume} is of a run of {before.epochs} epochs, which goes on to {course.epochs}"
+        warn(f"{ran}; {rates}")
     with made_folder(asked.output):
         learned, again = _learn(asked, program, data, course, files[2]), asked.again()
         run = TrainingRun(graph, picked, options, program, data, course, chosen, learned, again, files[:2], choice)
         _write(run, files)
-    show(_summary(run, asked.scheme or picked.name, files), asked.as_json)
+    show(TrainingSummary(run, asked.scheme or picked.name, files), asked.as_json)
 
 
 def _in_int8(asked: verbs.Train, graph: Graph, data: Data) -> Graph:
@@ -172,10 +177,7 @@ def _judge(asked: verbs.Train, graph: Graph, data: Data, options: Options, cours
     budget, part = parse_size(asked.budget or BUDGET), kept.with_suffix(f"{CHOICE}.part")
     rate = None if asked.rate == AUTO else course.learning_rate
 
-    def kept_and_again() -> str:
-        done = f"trials that are done are kept in {part}" if part.exists() else "nothing was tried yet"
-        return f"{done}; go on with {asked.again()}"
-
+    kept_and_again = partial(asked.kept, part, "trials that are done are", "nothing was tried yet")
     with made_folder(asked.output), going_on(kept_and_again), progress() as bar:
         found = propose(
             graph, shipped_or_estimated(graph), budget, board, options, streamed_input=streamed,
@@ -206,16 +208,6 @@ def try_rates(program: Program, data: Data, course: Course) -> ChosenRate:
         chosen = choose_rate(program, data, course, on_progress=lambda at: bar.update(at.done, at.total))
     say(chosen.verdict, err=True)
     return chosen
-
-
-def _new_length(course: Course, before: Course, resume: Path | None) -> str:
-    """Return how the rates of a run change if it is to have another number of epochs."""
-    rates = "the rate stays the same"
-    if course.schedule == "cosine":
-        rates = (
-            f"from here on the rates are those of a cosine over {course.epochs} epochs, not of one over {before.epochs}"
-        )
-    return f"{resume} is of a run of {before.epochs} epochs, which goes on to {course.epochs}; {rates}"
 
 
 def _learn(asked: verbs.Train, program: Program, data: Data, course: Course, kept: Path) -> Learned:
@@ -262,38 +254,7 @@ def _write(run: TrainingRun, files: Files) -> None:
     for warning in run.learned.warnings:
         warn(warning)
     with spinner(f"writing {files[3]}"):
-        write_whole(files[3], render(report_training(replace(run, profile=_measured(run)))).encode())
-
-
-def _measured(run: TrainingRun) -> Profile | None:
-    """Profile the program on its board; None where instructions are not counted or a step is skipped."""
-    if run.program.target.name not in BOARDS:
-        return None
-    try:
-        return profile(run.program, 1, run.course.seed)
-    except InputError:
-        return None
-
-
-def _summary(run: TrainingRun, scheme: str, files: Files) -> TrainingSummary:
-    learned = run.learned
-    return TrainingSummary(
-        model=learned.name,
-        scheme=scheme,
-        target=run.program.target.name,
-        classes=run.data.classes,
-        train_images=len(run.data.train),
-        test_images=len(run.data.test),
-        learning_rate=run.course.learning_rate,
-        chosen_rate=run.chosen,
-        before=learned.first.accuracy,
-        accuracy=learned.last.accuracy,
-        epochs=learned.record,
-        warnings=learned.warnings,
-        files=tuple(map(str, files[:3])),
-        report=str(files[3]),
-        choice=run.choice,
-        loss=run.options.loss,
-        error_before=learned.first.error,
-        error=learned.last.error,
-    )
+        if run.program.target.name in BOARDS:
+            with suppress(InputError):  # instructions are not counted there, or a step is skipped
+                run = replace(run, profile=profile(run.program, 1, run.course.seed))
+        write_whole(files[3], render(report_training(run)).encode())

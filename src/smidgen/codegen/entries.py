@@ -26,9 +26,9 @@ LARGEST = "Run, and give the index of the largest score: of output 0, or of the 
 
 def step_comment(roles: Roles) -> str:
     """Return the header's comment on a step."""
-    return _comment(
-        f"One step on the image in input 0; gives the loss before it. {_label_sentence(roles)}{_skipped(roles)}"
-    )
+    skipped = f" A step whose loss is below {roles.skip_below:.6g} ends there, and changes nothing."
+    text = f"One step on the image in input 0; gives the loss before it. {_label_sentence(roles)}"
+    return _comment(text + skipped * bool(roles.skip_below))
 
 
 def predicts(graph: Graph) -> str:
@@ -75,12 +75,6 @@ def _label_sentence(roles: Roles) -> str:
             "up is for a cell that teaches nothing."
         )
     return "Labels count from 0."
-
-
-def _skipped(roles: Roles) -> str:
-    """Return a sentence on which steps learn nothing; nothing where all of them learn."""
-    below = f"{roles.skip_below:.6g}"
-    return f" A step whose loss is below {below} ends there, and changes nothing." if roles.skip_below else ""
 
 
 def _comment(text: str) -> str:
@@ -182,7 +176,12 @@ def kept_examples(flash_bytes: int, latent_bytes: int, sector: int = 4096, unit:
     """
     sectors, slot = flash_bytes // sector, _slot(latent_bytes, unit)
     least = -(-slot // sector)
-    return max((_kept(wide, sectors, slot, sector) for wide in range(least, least + WIDEST)), default=0)
+    kept = [0]
+    for wide in range(least, least + WIDEST):  # sectors that are erased together
+        if (groups := min(sectors // wide, SLOTS)) > 1:
+            slots = min(wide * sector // slot, SLOTS // groups)
+            kept.append((groups - 1) * slots - (slots - 1) * (groups - 1) // 8)
+    return max(kept)
 
 
 def least_flash(latent_bytes: int, sector: int = 4096, unit: int = 256) -> int:
@@ -192,12 +191,3 @@ def least_flash(latent_bytes: int, sector: int = 4096, unit: int = 256) -> int:
 
 def _slot(latent_bytes: int, unit: int) -> int:
     return sum(-(-size // unit) * unit for size in (HEAD, latent_bytes))
-
-
-def _kept(wide: int, sectors: int, slot: int, sector: int) -> int:
-    """Return how many examples are kept where `wide` sectors are erased together."""
-    groups = min(sectors // wide, SLOTS)
-    if groups < 2:
-        return 0
-    slots = min(wide * sector // slot, SLOTS // groups)
-    return (groups - 1) * slots - (slots - 1) * (groups - 1) // 8

@@ -7,7 +7,7 @@ from smidgen.ir import Array, Graph, Node, Value
 from smidgen.memory import Plan
 from smidgen.memory.layout import unused_state
 from smidgen.memory.phases import Phases
-from smidgen.memory.rows import Group, Schedule
+from smidgen.memory.rows import Schedule
 from smidgen.training.one_pass import features_fingerprint, frozen_constants
 
 
@@ -34,7 +34,8 @@ def joined(graph: Graph, plan: Plan, schedule: Schedule, phases: Phases | None) 
     end = at + len(collect.graph.nodes)
     together = (plan, _later(collect.plan, at), _later(phases.solve, end))
     whole = Plan(tuple(b for one in together for b in one.buffers), tuple(o for one in together for o in one.offsets))
-    groups = (*schedule.groups, *(_moved(group, at) for group in collect.schedule.groups))
+    moved = (replace(group, first=group.first + at, end=group.end + at) for group in collect.schedule.groups)
+    groups = (*schedule.groups, *moved)
     views = {node.out: node.ins[0] for node in collect.graph.nodes if node.op.view}
     return Joined(
         (*graph.nodes, *collect.graph.nodes, *parts.solve.nodes),
@@ -47,10 +48,6 @@ def joined(graph: Graph, plan: Plan, schedule: Schedule, phases: Phases | None) 
 
 def _later(plan: Plan, by: int) -> Plan:
     return Plan(tuple(replace(b, start=b.start + by, end=b.end + by) for b in plan.buffers), plan.offsets)
-
-
-def _moved(group: Group, by: int) -> Group:
-    return replace(group, first=group.first + by, end=group.end + by)
 
 
 def steps_only(graph: Graph) -> frozenset[Value]:

@@ -59,13 +59,19 @@ def package_files(
     about["how"] = render(f"how/{kind}.md", **about)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in code.items()}
     place = RUNTIME / "project" / "packages" / kind
-    for path in sorted(p.relative_to(place) for p in place.rglob("*.in")):
-        name = str(path.with_suffix("")).replace("component.pdsc", f"{about['component']}.pdsc")
-        files[name] = _filled(f"{kind}/{path.with_suffix('')}", about)
+    for template in sorted(p.relative_to(place).with_suffix("") for p in place.rglob("*.in")):
+        name = str(template).replace("component.pdsc", f"{about['component']}.pdsc")
+        files[name] = _filled(f"{kind}/{template}", about)
     files |= {"LICENSE": _filled("LICENSE", about), "README.md": _filled("README.md", about)}
     if sources.learns:
         files |= {f"extras/{path}": text for path, text in store_files().items() if path.startswith("flash/")}
-    return listed({**files, str(about["pack_name"]): _zipped(files)} if kind is PackageKind.cmsis_pack else files)
+    if kind is not PackageKind.cmsis_pack:
+        return listed(files)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(path, EPOCH), text, zipfile.ZIP_DEFLATED)
+    return listed({**files, str(about["pack_name"]): packed.getvalue()})
 
 
 def npm_files(graph: Graph, sources: Sources, modules: Mapping[str, bytes]) -> dict[str, str | bytes]:
@@ -123,12 +129,3 @@ def _about(graph: Graph, sources: Sources, title: str, code: Mapping[str, str], 
         "assembly": " src/*.S" if any(file.endswith(".S") for file in compiled) else "",
         "title": title, "compiled": compiled,
     }  # fmt: skip
-
-
-def _zipped(files: Mapping[str, str | bytes]) -> bytes:
-    """Return the files as a pack, which is a zip archive."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, text in sorted(files.items()):
-            archive.writestr(zipfile.ZipInfo(path, EPOCH), text, zipfile.ZIP_DEFLATED)
-    return packed.getvalue()

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -146,21 +146,15 @@ def check_project(folder: Path, force: bool = False) -> None:
             f"{folder} is not a project that Smidgen wrote, and --force replaces only those; move it away, or name "
             "another"
         )
-    if strangers := sorted(_strangers(folder)):
+    known = {LISTING, *(folder / LISTING).read_text("utf-8", errors="replace").splitlines()[1:]}
+    found = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    names = (path.relative_to(folder) for path in found)
+    if strangers := sorted(str(name) for name in names if name.parts[0] not in BUILT and str(name) not in known):
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         raise InputError(
             f"{folder} holds {strangers[0]}{more}, not written by Smidgen, and --force deletes nothing else; move it "
             "away, or name another folder"
         )
-
-
-def _strangers(folder: Path) -> Iterator[str]:
-    """Yield files in a project's folder that it does not list and that building does not leave."""
-    known = {LISTING, *(folder / LISTING).read_text("utf-8", errors="replace").splitlines()[1:]}
-    for path in folder.rglob("*"):
-        name = path.relative_to(folder)
-        if name.parts[0] not in BUILT and str(name) not in known and not (path.is_dir() and not path.is_symlink()):
-            yield str(name)
 
 
 def _write(files: Mapping[str, str | bytes], folder: Path, force: bool) -> None:

@@ -16,7 +16,7 @@ from smidgen.codegen.writer import Writer, is_call
 from smidgen.compiler import Cache
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import InputError, TargetError
-from smidgen.ir import Graph, Node
+from smidgen.ir import Graph
 from smidgen.memory import Plan, state_bytes
 from smidgen.memory.phases import Phases
 from smidgen.memory.rows import WHOLE, Schedule
@@ -73,20 +73,17 @@ def generate(
     check_prefix(prefix)
     check_kernels(graph)
     writer = Writer(graph, plan, prefix, schedule, phases, learned)
+    symbols = {node.op.symbol(node) for node in writer.nodes if is_call(node)}
+    symbols |= {"smg_merge_sums", "smg_forget_class"} if graph.one_pass else set()
+    symbols |= {"smg_begin_state"} if graph.state else set()
     return Sources(
         prefix=prefix, files=writer.files(),
-        runtime=runtime_files(_symbols(graph, writer.nodes) | set(SYMBOLS if writer.audio else ()), folders),
+        runtime=runtime_files(symbols | set(SYMBOLS if writer.audio else ()), folders),
         constant_bytes=writer.constant_bytes, state_bytes=state_bytes(graph), learns=graph.roles is not None,
         streamed_input=schedule.streamed_input, calls=tuple(_calls(graph, schedule)),
         latent=tuple(v.type.bytes for v in schedule.cut.latent) if schedule.cut else (),
         audio_bytes=writer.audio.bytes if writer.audio else 0, arena_bytes=writer.arena_bytes,
     )  # fmt: skip
-
-
-def _symbols(graph: Graph, nodes: tuple[Node, ...]) -> set[str]:
-    kernels = {node.op.symbol(node) for node in nodes if is_call(node)}
-    kernels |= {"smg_merge_sums", "smg_forget_class"} if graph.one_pass else set()
-    return kernels | {"smg_begin_state"} if graph.state else kernels
 
 
 def check_kernels(graph: Graph) -> None:
@@ -154,17 +151,13 @@ def check_prefix(prefix: str) -> None:
         raise InputError(
             f"the prefix {prefix!r} cannot begin C names; use lower-case letters, digits and '_' after one"
         )
-    if taken := _taken_by(prefix):
-        raise InputError(f"the prefix {prefix!r} is taken by {taken}; use another, such as 'my_{prefix}'")
-
-
-def _taken_by(prefix: str) -> str | None:
-    """Return the owner of a file or name with this prefix, if there is one."""
     first = prefix.split("_")[0]
-    for line in render("reserved").splitlines():
-        owner, words = line.split(": ")
-        if prefix in words.split() or (first in ("smg", "smidgen") and first in words.split()):
-            return owner
     kernels = {path.stem for path in RUNTIME.rglob("*") if path.suffix in (*SOURCES, *HEADERS)}
     files = {prefix, f"{prefix}_link", f"{prefix}_replay", f"{prefix}_weights"} & kernels
-    return f"the kernels' own file {min(files)}" if files else None
+    taken = [f"the kernels' own file {min(files)}"] if files else []
+    for line in reversed(render("reserved").splitlines()):
+        owner, words = line.split(": ")
+        if prefix in words.split() or (first in ("smg", "smidgen") and first in words.split()):
+            taken.append(owner)
+    if taken:
+        raise InputError(f"the prefix {prefix!r} is taken by {taken[-1]}; use another, such as 'my_{prefix}'")

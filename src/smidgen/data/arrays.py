@@ -36,7 +36,14 @@ def read_arrays(path: Path, budget: Budget) -> Given:
         if x in read:
             images = as_samples(read[x], f"{x} in {path}", budget)
             parts.append(_labelled(images, read.get(y), f"{y} in {path}", budget))
-    _check_alike(parts, path)
+    kinds = []
+    for part in parts:  # one shape, pictures aside, and one kind of label
+        first, label = part.images[0], "classes"
+        if part.targets:
+            label = f"{'maps' if part.targets[0].ndim == 2 else 'vectors'} of {list(part.targets[0].shape)}"
+        kinds.append(f"{first.dtype}{'' if first.dtype == np.uint8 else list(first.shape)} with {label}")
+    if len(set(kinds)) > 1:
+        raise DataError(f"{path} holds {kinds[0]} to learn from and {kinds[1]} to test with; give both parts alike")
     classes = _classes(parts, names, path) if "y" in read else _without_classes(names, path)
     return Given(classes, *parts)
 
@@ -141,18 +148,6 @@ def _float32(numbers: Array, where: str, budget: Budget) -> Array:
         place = int(np.argmin(finite.reshape(len(single), -1).all(axis=1)))
         raise DataError(f"{where} holds a number at place {place:,} that is not finite; leave that sample out")
     return single
-
-
-def _check_alike(parts: Sequence[Samples], path: Path) -> None:
-    """Raise unless both parts have one shape, pictures aside, and one kind of label."""
-    kinds = []
-    for part in parts:
-        x, label = part.images[0], "classes"
-        if part.targets:
-            label = f"{'maps' if part.targets[0].ndim == 2 else 'vectors'} of {list(part.targets[0].shape)}"
-        kinds.append(f"{x.dtype}{'' if x.dtype == np.uint8 else list(x.shape)} with {label}")
-    if len(set(kinds)) > 1:
-        raise DataError(f"{path} holds {kinds[0]} to learn from and {kinds[1]} to test with; give both parts alike")
 
 
 def _names(read: Mapping[str, Array], path: Path) -> tuple[str, ...] | None:

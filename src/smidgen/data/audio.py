@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -236,18 +236,16 @@ def named_front_end(text: str, shape: tuple[int, ...]) -> LogMel:
     usual = USUAL.get(shape)
     if usual is not None and replace(usual, across=False) == spec and not changes:
         return usual
-    return replace(spec, **dict(map(_setting, changes)))
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    key, _, value = text.partition("=")
-    kinds = {f.name: str(f.type) for f in fields(LogMel)}
-    try:
-        number = float(value)
-        if key not in kinds or not np.isfinite(number) or (kinds[key] != "float" and number != int(number)):
-            raise ValueError
-    except ValueError:
-        raise InputError(
-            f"--audio cannot be set to {text[:40]!r}; write name=number with one of {', '.join(kinds)}"
-        ) from None
-    return key, {"int": int, "float": float, "bool": bool}[kinds[key]](number)
+    kinds, settings = {name: type(value) for name, value in asdict(spec).items()}, dict[str, Any]()
+    for change in changes:
+        key, _, value = change.partition("=")
+        try:
+            number = float(value)
+            if key not in kinds or not np.isfinite(number) or (kinds[key] is not float and number != int(number)):
+                raise ValueError
+        except ValueError:
+            raise InputError(
+                f"--audio cannot be set to {change[:40]!r}; write name=number with one of {', '.join(kinds)}"
+            ) from None
+        settings[key] = kinds[key](number)
+    return replace(spec, **settings)

@@ -81,6 +81,16 @@ def read_whole(path: Path, memory: int = MEMORY) -> bytes:
         raise ImportModelError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
+def read_text(path: Path, memory: int = MEMORY, way_out: str = "save it as such") -> str:
+    """Return a file's text; raise InputError unless it can be read, as text."""
+    try:
+        return read_whole(path, memory).decode()
+    except ImportModelError as error:
+        raise InputError(str(error)) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} cannot be read: it is not text in UTF-8; {way_out}") from None
+
+
 def check_size(path: Path, memory: int = MEMORY) -> None:
     """Raise unless this is a plain file no larger than the memory for it."""
     found = path.stat()
@@ -154,15 +164,11 @@ def parse_npy(data: bytes, where: str, rank: int = MAX_RANK) -> Array:
         raise ImportModelError(f"{where} declares {len(shape)} dimensions; up to {rank} are read")
     if expected != found or not expected:
         raise ImportModelError(f"{where} declares {dtype}{list(shape)}, {expected:,} bytes, but holds {found:,}")
-    if dtype.kind == "U" and not _is_unicode(np.frombuffer(data, "<u4", offset=end)):
+    points = np.frombuffer(data, "<u4", offset=end) if dtype.kind == "U" else np.zeros(0, np.uint32)
+    if ((points > LAST_POINT) | ((points >= SURROGATES[0]) & (points < SURROGATES[1]))).any():
         raise ImportModelError(f"{where} holds text that is no Unicode; store the words again")
     array = np.frombuffer(data, dtype, math.prod(shape), end)
     return array.reshape(shape, order="F" if fortran == "True" else "C")
-
-
-def _is_unicode(points: Array) -> bool:
-    """Return whether all code points are characters: none beyond the last, none that is half of a pair."""
-    return not bool(((points > LAST_POINT) | ((points >= SURROGATES[0]) & (points < SURROGATES[1]))).any())
 
 
 def read_npz(path: Path, budget: Budget) -> dict[str, Array]:
@@ -197,8 +203,9 @@ def by_name(members: Iterable[zipfile.ZipInfo], where: str, budget: Budget) -> d
     return found
 
 
-def unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:
-    """Return a member's bytes, as many as it declares; the budget must have room for them first."""
+def unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget, apart: bool = False) -> bytes:
+    """Return a member's bytes, as many as it declares; the budget must have room for them, or those `apart`, first."""
+    budget = budget.copy() if apart else budget
     what = f"{member.filename[:80]!a}"
     if member.compress_type not in _STORED_OR_DEFLATED:
         raise budget.error(f"{what} is compressed in a way other than deflate; pack it again")
@@ -279,6 +286,10 @@ class Tree:
         packed = self.packed()
         return f"unpack {packed[0]} there" if packed else "unpack the whole data set as it was published"
 
+    def unpacked(self) -> str:
+        """Return what to unpack if a folder holds archives instead of samples."""
+        return f"{self.way_out()}, and give the folder" if self.packed() else ""
+
     def wrong(self, source: str, what: str) -> DataError:
         """Return the error for a file that is not as published."""
         return DataError(f"{source} in {self.where} {what}; {self.way_out()}")
@@ -291,21 +302,14 @@ def open_tree(path: Path, budget: Budget, stack: ExitStack) -> Tree:
         archive = stack.enter_context(zipfile.ZipFile(path))
         members = by_name((m for m in archive.infolist() if m.filename), str(path), budget)
         folders = tuple(name[:-1] for name in members if name.endswith("/"))
-        files = {
-            name: partial(_member, archive, member, budget)
-            for name, member in members.items()
-            if not name.endswith("/")
-        }
+        plain = {name: member for name, member in members.items() if not name.endswith("/")}
+        files = {name: partial(unpack, archive, member, budget, apart=True) for name, member in plain.items()}
     else:
         found = sorted(path.rglob("*")) if path.is_dir() else [path]
         names = {p: in_unicode(p.relative_to(path).as_posix() if path.is_dir() else p.name) for p in found}
         files = {name: sample_file(p, budget).read for p, name in names.items() if p.is_file()}
         folders = tuple(name for p, name in names.items() if p.is_dir())
     return Tree(str(path), files, budget, folders)
-
-
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:
-    return unpack(archive, member, budget.copy())
 
 
 def in_unicode(name: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from smidgen.data.files import Box, Budget, SampleFile, Tree, first_line
+from smidgen.data.files import Budget, SampleFile, Tree, first_line
 from smidgen.data.pixels import PixelEncoding, from_pixels
 from smidgen.data.samples import DataError, evenly
 from smidgen.errors import InputError
@@ -76,7 +76,15 @@ def _check_sizes(files: Sequence[SampleFile], budget: Budget, side: int) -> None
 def _decode(file: SampleFile, budget: Budget, side: int) -> Array:
     """Return an image, or its box, as uint8 [height, width, 1 or 3], upright, reduced to the short side."""
     with opened(file, budget) as image:
-        part = image if file.box is None else image.crop(_inside(file, image, file.box))
+        part = image
+        if (box := file.box) is not None:
+            inside = max(box[0], 0), max(box[1], 0), min(box[2], image.width), min(box[3], image.height)
+            if inside[0] >= inside[2] or inside[1] >= inside[3]:
+                raise DataError(
+                    f"{file.name} has {image.width}×{image.height} pixels, none of them in its box {list(box)}; image "
+                    "and annotations are not of the same data set"
+                )
+            part = image.crop(inside)
         part = ImageOps.exif_transpose(part)
         part = part.convert("L" if part.mode in GRAY else "RGB")
     if (size := _reduced(part.size, side)) != part.size:
@@ -120,16 +128,6 @@ def _refusal(file: SampleFile, what: str) -> DataError:
     return DataError(f"{file.name} is {what}; Smidgen reads {READ}: convert it first, or leave it out")
 
 
-def _inside(file: SampleFile, image: Image.Image, box: Box) -> Box:
-    left, top, right, bottom = max(box[0], 0), max(box[1], 0), min(box[2], image.width), min(box[3], image.height)
-    if left >= right or top >= bottom:
-        raise DataError(
-            f"{file.name} has {image.width}×{image.height} pixels, none of them in its box {list(box)}; image and "
-            "annotations are not of the same data set"
-        )
-    return left, top, right, bottom
-
-
 def _reduced(size: tuple[int, int], side: int) -> tuple[int, int]:
     excess = max(min(size) / side, 1)
     return round(size[0] / excess), round(size[1] / excess)
@@ -162,20 +160,16 @@ class Augment:
 
     def draw(self, height: int, width: int, encoding: PixelEncoding, rng: np.random.Generator) -> tuple[Crop, bool]:
         """Draw the crop of an image of this size, and whether it is flipped."""
-        box = self._box(height, width, rng) if self.scale[0] < 1 else None
-        flipped = self.flip and rng.random() < 0.5
-        return box or centre_box(height, width, encoding), flipped
-
-    def _box(self, height: int, width: int, rng: np.random.Generator) -> Crop | None:
-        """Draw a rectangle inside the image as torchvision's RandomResizedCrop does; None if none fits."""
-        for _ in range(ATTEMPTS):
+        box: Crop = centre_box(height, width, encoding)
+        for _ in range(ATTEMPTS if self.scale[0] < 1 else 0):  # as torchvision's RandomResizedCrop does
             area = height * width * rng.uniform(*self.scale)
             aspect = math.exp(rng.uniform(math.log(self.aspect[0]), math.log(self.aspect[1])))
             w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
             if 0 < w <= width and 0 < h <= height:
                 left, top = int(rng.integers(0, width - w + 1)), int(rng.integers(0, height - h + 1))
-                return left, top, left + w, top + h
-        return None
+                box = left, top, left + w, top + h
+                break
+        return box, self.flip and rng.random() < 0.5
 
 
 def centre(image: Array, encoding: PixelEncoding) -> Array:

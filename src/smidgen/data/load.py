@@ -8,21 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from smidgen.data import files as sources
 from smidgen.data.arrays import as_samples, read_arrays, read_x
 from smidgen.data.audio import SUFFIXES as AUDIO_SUFFIXES
 from smidgen.data.audio import read_audio
-from smidgen.data.files import (
-    MEMORY,
-    PACKED,
-    Budget,
-    SampleFile,
-    Tree,
-    open_tree,
-    parse_npy,
-    read_whole,
-    reading,
-    sample_file,
-)
+from smidgen.data.files import MEMORY, Budget, SampleFile, Tree, reading
 from smidgen.data.images import SHORT_SIDE, read_images, refuse_others
 from smidgen.data.images import SUFFIXES as IMAGE_SUFFIXES
 from smidgen.data.inputs import fits, kind_of
@@ -99,7 +89,7 @@ def load_images(source: str | Path, most: int, memory: int = MEMORY, label: str 
         kind = kind_of_files(held)
         files = _all_files(held, kind)
         if not files:
-            way_out = _packed(held) or "put some there, with or without subfolders"
+            way_out = held.unpacked() or "put some there, with or without subfolders"
             raise DataError(f"{held.where} holds no {kind.called}; {way_out}")
         learned = [file for file in files if SPLITS[0] in file.parts[:-1]]
         return kind.read(evenly(learned or files, most), budget, SHORT_SIDE)
@@ -143,7 +133,10 @@ def list_by_label(tree: Tree, kind: FileKind) -> Listing | None:
     """Return the files of a kind in folders by their label; None if there are no label folders."""
     files = tree.ending(kind.suffixes)
     divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
-    used = divided or _in_label_folders(files)
+    depth = max((len(file.parts) for file in files), default=0)
+    uniform = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
+    below = depth if uniform else 2  # folders of labels may lie in folders that all files share
+    used = divided or [file for file in files if depth > 1 and len(file.parts) == below]
     if kind is IMAGES:
         refuse_others(tree, used or files)
     if not used:
@@ -160,13 +153,6 @@ def list_by_label(tree: Tree, kind: FileKind) -> Listing | None:
     return Listing(classes, *(tuple((file, number[file.label]) for file in group) for group in groups))
 
 
-def _in_label_folders(files: list[SampleFile]) -> list[SampleFile]:
-    """Return the files that lie in a folder of their label, below folders all of them share."""
-    depth = max((len(file.parts) for file in files), default=0)
-    uniform = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
-    return [file for file in files if len(file.parts) == (depth if uniform else 2)] if depth > 1 else []
-
-
 def _files_by_label(tree: Tree) -> tuple[FileKind, Listing, tuple[str, ...]]:
     """Return the kind of files, those by label, and notes on what else is there."""
     kind = kind_of_files(tree)
@@ -174,7 +160,7 @@ def _files_by_label(tree: Tree) -> tuple[FileKind, Listing, tuple[str, ...]]:
     if listed is None:
         count = len(tree.ending(kind.suffixes))
         found = f"{count} {kind.called}, none in a folder by its label" if count else f"no {kind.called}"
-        raise DataError(f"{tree.where} holds {found}; {_packed(tree) or kind.layout}")
+        raise DataError(f"{tree.where} holds {found}; {tree.unpacked() or kind.layout}")
     if any(len(file.parts) > 2 and file.parts[-3] in SPLITS for file, _ in (*listed.train, *listed.test)):
         for split, group in zip(SPLITS, (listed.train, listed.test), strict=True):
             if not group:
@@ -182,11 +168,6 @@ def _files_by_label(tree: Tree) -> tuple[FileKind, Listing, tuple[str, ...]]:
         if unlearned := {file.label for file, _ in listed.test} - {file.label for file, _ in listed.train}:
             raise DataError(f"{tree.where} has test {kind.called} of label {min(unlearned)!r} but none in train/")
     return kind, listed, left_out(tree, listed, kind.called)
-
-
-def _packed(tree: Tree) -> str:
-    """Return what to unpack if a folder holds archives instead of samples."""
-    return f"{tree.way_out()}, and give the folder" if tree.packed() else ""
 
 
 @contextmanager
@@ -199,23 +180,23 @@ def _opened(
     become one sentence.
     """
     if source == SAMPLE:
-        yield read_sample().given
+        sample = read_sample()
+        yield Given(sample.classes, sample.train, sample.test)
         return
     path, suffix = Path(source), _check_source(source)
     with reading(path), ExitStack() as stack:
         if suffix in ARRAYS:
             held: Given | Tree = read_arrays(path, budget) if labelled else Given((), read_x(path, budget))
         elif suffix == SUFFIX:
-            held = read_table([sample_file(path, budget, str(path))], budget, label)
+            held = read_table([sources.sample_file(path, budget, str(path))], budget, label)
         else:
-            held = open_tree(path, budget, stack)
+            held = sources.open_tree(path, budget, stack)
             if all(name in held for name in TABLES):
                 held = read_table([held.file(name) for name in TABLES], budget, label)
         if label is not None and not (isinstance(held, Given) and suffix not in ARRAYS):
             raise DataError(f"{path} is no table, so column {label[:40]!r} cannot be chosen; leave --label out")
         if isinstance(held, Tree) and (found := recognize(held)):
-            listed = found[0].read(found[1])
-            yield listed.given if isinstance(listed, Data) else listed
+            yield found[0].read(found[1])
         else:
             yield held
 
@@ -230,7 +211,7 @@ def _check_source(source: str | Path) -> str:
     if path.is_dir():
         return ""
     suffix = path.suffix.lower()
-    if path.name.lower().endswith(PACKED) and suffix != ZIP:
+    if path.name.lower().endswith(sources.PACKED) and suffix != ZIP:
         raise DataError(f"{path} is packed in a way that is not read; unpack it, and give the folder")
     if suffix not in (ZIP, SUFFIX, *ARRAYS):
         raise DataError(f"{path} is neither a folder nor a .zip, .npz, .npy or .csv file; {IMAGES.layout}")
@@ -265,11 +246,11 @@ def open_samples(
 
 def _shown(path: Path, input: Type, budget: Budget, label: str | None, stack: ExitStack) -> tuple[Shown, ...]:
     suffix = "" if path.is_dir() else path.suffix.lower()
-    if suffix in ARRAYS:
-        return _rows(path.name, _array(path, input, budget))
-    if suffix == SUFFIX:
-        return _rows(path.name, _table(path, input, budget, label))
-    tree = open_tree(path, budget, stack)
+    if suffix in (SUFFIX, *ARRAYS):
+        samples = _table(path, input, budget, label) if suffix == SUFFIX else _array(path, input, budget)
+        names = [path.name] if len(samples) == 1 else [f"{path.name}[{place}]" for place in range(len(samples))]
+        return tuple(Shown(name, partial(samples.__getitem__, place)) for place, name in enumerate(names))
+    tree = sources.open_tree(path, budget, stack)
     kind = kind_of_files(tree)
     files = _all_files(tree, kind)
     if not files:
@@ -283,16 +264,11 @@ def _shown(path: Path, input: Type, budget: Budget, label: str | None, stack: Ex
     return tuple(Shown(file.name, partial(read, file)) for file in files)
 
 
-def _rows(name: str, samples: Sequence[Array]) -> tuple[Shown, ...]:
-    names = [name] if len(samples) == 1 else [f"{name}[{place}]" for place in range(len(samples))]
-    return tuple(Shown(name, partial(samples.__getitem__, place)) for place, name in enumerate(names))
-
-
 def _array(path: Path, input: Type, budget: Budget) -> tuple[Array, ...]:
     """Return the samples along the first dimension, or the array if it is one sample."""
     if path.suffix.lower() == NPZ:
         return read_x(path, budget).images
-    array = parse_npy(read_whole(path, budget.limit), str(path))
+    array = sources.parse_npy(sources.read_whole(path, budget.limit), str(path))
     if kind_of(array, input) == "picture" or fits(array.shape, input.shape):
         return (array,)
     return as_samples(array, str(path), budget)
@@ -300,7 +276,7 @@ def _array(path: Path, input: Type, budget: Budget) -> tuple[Array, ...]:
 
 def _table(path: Path, input: Type, budget: Budget, label: str | None) -> tuple[Array, ...]:
     """Return a table as one recording, or its rows: all columns if they fit the input, else those without labels."""
-    file = sample_file(path, budget)
+    file = sources.sample_file(path, budget)
     if label is None:
         with suppress(DataError):
             if fits((recording := read_recordings([file], budget.copy()))[0].shape, input.shape):

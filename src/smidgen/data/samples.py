@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
+from PIL import Image
 
 from smidgen.errors import SmidgenError
 from smidgen.ir import Array, LabelKind
+from smidgen.tables import Brief, Table, counted, rows_of
 
 Item = TypeVar("Item")
 MAX_CLASSES = 4096
 DIGITS = 255  # of a label that is a number; file systems allow no longer names
+PICTURES = 8  # in a notebook
+SIDE = 176  # pixels of a picture's short side: twice what a page shows, for screens of many pixels
+SMALL = 64  # pixels: up to this side a picture keeps its size
+QUALITY = 82  # of JPEG
 HELD_OUT = 5  # where no samples to test with are given, every fifth of each class
 
 
@@ -23,8 +31,8 @@ class DataError(SmidgenError):
     """Samples or labels cannot be read, or do not fit together."""
 
 
-@dataclass(frozen=True, eq=False)
-class Samples:
+@dataclass(frozen=True, eq=False, repr=False)
+class Samples(Brief):
     """The inputs of a model, and the label of each.
 
     Pictures are uint8 [height, width, 1 or 3] of any size. Everything else is a tensor of the shape that the model's
@@ -37,6 +45,15 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __str__(self) -> str:
+        first = f", the first {self.images[0].dtype}{list(self.images[0].shape)}" if self.images else ""
+        return f"{len(self):,} samples{first}"
+
+    def picture(self) -> str:
+        """Show the first samples, where they are pictures."""
+        addresses = filter(None, map(data_address, self.images[:PICTURES]))
+        return "".join(f'<img src="{one}" width="64" height="64" alt="a sample">' for one in addresses)
 
     def at(self, places: Iterable[int]) -> Samples:
         """Return the samples at these places, in their order."""
@@ -53,8 +70,8 @@ class Samples:
         return self.at(evenly(range(len(self)), count))
 
 
-@dataclass(frozen=True, eq=False)
-class Data:
+@dataclass(frozen=True, eq=False, repr=False)
+class Data(Brief):
     """Samples to learn from and to test with, and the classes by name, none if samples have no classes."""
 
     name: str
@@ -70,6 +87,21 @@ class Data:
             if not len(samples):
                 more = "add some of each class" if self.classes else f"give {HELD_OUT} or more, one is held out"
                 raise DataError(f"{self.name} holds no samples {part}; {more}")
+
+    def __str__(self) -> str:
+        what = f"{len(self.classes)} classes" if self.label_kind == "classes" else self.label_text
+        return f"{self.name}: {len(self.train):,} samples to learn from, {len(self.test):,} to test, {what}"
+
+    def picture(self) -> str:
+        """Show samples from all that is there to learn from, where they are pictures."""
+        return self.train.spread(PICTURES).picture()
+
+    def tables(self) -> tuple[Table, ...]:
+        if self.label_kind != "classes":
+            return ()
+        counts = [Counter(samples.labels) for samples in (self.train, self.test)]
+        rows = rows_of((name, *(counted(one[i]) for one in counts)) for i, name in enumerate(self.classes))
+        return (Table("", ("class", "to learn from", "to test"), rows),)
 
     def check_several(self, one_class: bool = False) -> None:
         """Raise DataError for a single sample, what is not a number, and a single class unless that is enough."""
@@ -118,11 +150,6 @@ class Data:
         train, test = (replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in both)
         return replace(self, classes=classes, train=train, test=test)
 
-    @property
-    def given(self) -> Given:
-        """The same as the contents of a file."""
-        return Given(self.classes, self.train, self.test)
-
     def digest(self) -> str:
         """Return a fingerprint of every sample and label, by which a resumed run knows its data."""
         hashed = hashlib.sha256(repr(self.classes).encode())
@@ -131,6 +158,23 @@ class Data:
             for array in (*samples.images, *samples.targets):
                 hashed.update(array.tobytes())
         return hashed.hexdigest()
+
+
+def data_address(sample: Array) -> str:
+    """Return the middle of a picture as a data address, small ones at their size; empty for a sample that is none."""
+    if sample.dtype != np.uint8 or sample.ndim != 3 or sample.shape[2] not in (1, 3):
+        return ""
+    side = min(sample.shape[:2])
+    top, left = ((length - side) // 2 for length in sample.shape[:2])
+    image = Image.fromarray(np.squeeze(sample[top : top + side, left : left + side]))
+    kept, kind = io.BytesIO(), "png" if side <= SMALL else "jpeg"
+    if side > SIDE:
+        image = image.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    if kind == "png":
+        image.save(kept, "PNG", optimize=True)
+    else:
+        image.save(kept, "JPEG", quality=QUALITY)
+    return f"data:image/{kind};base64,{base64.b64encode(kept.getvalue()).decode()}"
 
 
 @dataclass(frozen=True, eq=False)

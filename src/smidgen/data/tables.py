@@ -85,6 +85,17 @@ class Rows:
     def samples(self) -> tuple[Array, ...]:
         return tuple(np.frombuffer(self.numbers, np.float32).reshape(len(self.words), -1))
 
+    def with_vectors(self, file: SampleFile) -> Samples:
+        """Return the rows with vectors as labels."""
+        wrong = ((place, word) for place, words in enumerate(self.words, 1) for word in words if not _is_number(word))
+        for place, word in wrong:
+            raise DataError(
+                f"sample {place:,} of {file.name} has the label {word[:40]!r} but others have numbers; give classes as "
+                "words in one column, or numbers only"
+            )
+        targets = tuple(np.array([float(word) for word in words], np.float32) for words in self.words)
+        return Samples(self.samples(), (0,) * len(targets), targets)
+
 
 def read_table(parts: Sequence[SampleFile], budget: Budget, label: str | None = None) -> Given:
     """Read a table, or one to learn from and one to test with; `label` names the label columns, "none" for none."""
@@ -96,7 +107,7 @@ def read_table(parts: Sequence[SampleFile], budget: Budget, label: str | None = 
     if not first.columns.labels:
         return Given((), *(Samples(table.samples(), (0,) * len(table.words)) for table in tables))
     if not all(table.has_classes for table in tables):
-        return Given((), *(_with_vectors(table, file) for table, file in zip(tables, parts, strict=True)))
+        return Given((), *(table.with_vectors(file) for table, file in zip(tables, parts, strict=True)))
     classes = sorted_labels(words[0] for table in tables for words in table.words)
     if len(classes) > MAX_CLASSES:
         name = first.columns.names[first.columns.labels[0]]
@@ -193,20 +204,6 @@ def _label_columns(head: Row, label: str | None) -> tuple[int, ...]:
             known = ", ".join(name[:40] for name in names[:8])
             raise DataError(f"{head.where} names no column {name[:40]!r}; --label takes some of {known}")
     return tuple(places[name] for name in dict.fromkeys(chosen))
-
-
-def _with_vectors(table: Rows, file: SampleFile) -> Samples:
-    """Return rows with vectors as labels."""
-    targets = []
-    for place, words in enumerate(table.words):
-        for word in words:
-            if not _is_number(word):
-                raise DataError(
-                    f"sample {place + 1:,} of {file.name} has the label {word[:40]!r} but others have numbers; give "
-                    "classes as words in one column, or numbers only"
-                )
-        targets.append(np.array([float(word) for word in words], np.float32))
-    return Samples(table.samples(), (0,) * len(targets), tuple(targets))
 
 
 def _rows(file: SampleFile) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from smidgen.learning import Epoch, Tested
 from smidgen.quantization import PixelChoice
 from smidgen.results.profile import Profile
 from smidgen.selection.choice import Choice
+from smidgen.tables import Brief
 from smidgen.targets.boards import Clock, shown_time
 from smidgen.training import HeadStart
 
@@ -109,8 +110,8 @@ class StageDone:
         return f"{self.stage:<14}{self.said} → {', '.join(self.files)}{again}"
 
 
-@dataclass(frozen=True)
-class Fitted:
+@dataclass(frozen=True, repr=False)
+class Fitted(Brief):
     """A model fitted to images and a budget: what each stage found."""
 
     folder: str

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -161,4 +161,15 @@ def digest(path: Path) -> str:
 
 def digest_of(*inputs: object) -> str:
     """Return one digest of a stage's inputs."""
-    return hashlib.sha256(json.dumps([str(one) for one in inputs]).encode()).hexdigest()
+    texts = [_stated(one) if type(one).__str__ is object.__str__ else str(one) for one in inputs]
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+
+def _stated(value: object) -> str:
+    """Return a value with every field of every dataclass in it, also of those that show themselves briefly."""
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = (f"{one.name}={_stated(getattr(value, one.name))}" for one in fields(value) if one.repr)
+        return f"{type(value).__qualname__}({', '.join(parts)})"
+    if type(value) is tuple:
+        return f"({', '.join(map(_stated, value))}{',' if len(value) == 1 else ''})"
+    return repr(value)

@@ -14,18 +14,6 @@ from smidgen.inference.prediction import ClassProbability, MapCell, Prediction, 
 from smidgen.inference.scores import InferenceProgress
 
 __all__ = [
-    "CellsTested",
-    "ClassProbability",
-    "ClassTested",
-    "ClassesTested",
-    "InferenceProgress",
-    "LabelsTested",
-    "MapCell",
-    "NumbersTested",
-    "Prediction",
-    "Predictions",
-    "ReconstructionTested",
-    "Tested",
-    "predict",
-    "test",
+    "CellsTested", "ClassProbability", "ClassTested", "ClassesTested", "InferenceProgress", "LabelsTested", "MapCell",
+    "NumbersTested", "Prediction", "Predictions", "ReconstructionTested", "Tested", "predict", "test",
 ]  # fmt: skip

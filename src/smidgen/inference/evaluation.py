@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 from rich.console import Group
-from rich.table import Table
 
 from smidgen.callbacks import ignore
 from smidgen.data import Data, Samples
@@ -23,13 +22,13 @@ from smidgen.inference import scores as meaning
 from smidgen.inference.scores import InferenceProgress, ProgressCallback, Scored, class_count, names_of, real
 from smidgen.ir import Array, Graph
 from smidgen.quantization.pixels import TRIED, GivenPixels, PixelChoice, labels_for
+from smidgen.tables import Brief, Matrix, Table, counted, measured, percent, rows_of
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
-SHOWN_CLASSES, COLUMNS = 20, 80  # of a confusion matrix in the terminal; wider ones have numbers above
+LONG = 30  # rows of a table that a page folds
 NORMAL = ("normal", "ok", "good", "healthy", "regular")  # usual names for samples without a fault
 Confusion = tuple[tuple[int, ...], ...]  # a row for each class of the samples, a column for each predicted class
-Shown = tuple[str | Table, ...]
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class ClassError:
     error: float
 
 
-@dataclass(frozen=True)
-class _Judged(ABC):
+@dataclass(frozen=True, repr=False)
+class _Judged(Brief, ABC):
     """A model tested on samples."""
 
     model: str
@@ -76,7 +75,7 @@ class _Judged(ABC):
         """Return the result in sentences."""
 
     @abstractmethod
-    def _tables(self) -> Shown:
+    def tables(self) -> tuple[Table | Matrix, ...]:
         """Return the tables below them."""
 
     def __str__(self) -> str:
@@ -84,10 +83,10 @@ class _Judged(ABC):
         return "\n".join((first, *filter(None, (str(self.pixels or ""), *self._lines()))))
 
     def __rich__(self) -> Group:
-        return Group(str(self), *self._tables())
+        return Group(str(self), *(part for table in self.tables() for part in ("", table)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClassesTested(_Judged):
     """Accuracy over samples with class labels."""
 
@@ -104,11 +103,11 @@ class ClassesTested(_Judged):
         area = "" if self.auc is None else f"area under the curve of distances {self.auc:.4f}"
         return _accuracy(self.accuracy, self.samples, "right"), self.note, far, area
 
-    def _tables(self) -> Shown:
-        return _class_tables(self.classes, self.confusion)
+    def tables(self) -> tuple[Table | Matrix, ...]:
+        return _class_table(self.classes), Matrix(tuple(one.name for one in self.classes), self.confusion)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CellsTested(_Judged):
     """Accuracy over the cells of maps."""
 
@@ -121,11 +120,11 @@ class CellsTested(_Judged):
     def _lines(self) -> tuple[str, ...]:
         return (_accuracy(self.accuracy, self.cells, "cells right"),)
 
-    def _tables(self) -> Shown:
-        return _class_tables(self.classes, self.confusion)
+    def tables(self) -> tuple[Table | Matrix, ...]:
+        return _class_table(self.classes), Matrix(tuple(one.name for one in self.classes), self.confusion)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelsTested(_Judged):
     """Accuracy of each of several yes-or-no outputs."""
 
@@ -136,11 +135,11 @@ class LabelsTested(_Judged):
     def _lines(self) -> tuple[str, ...]:
         return (f"accuracy {self.accuracy:.2%} of {len(self.outputs)} outputs, each yes or no",)
 
-    def _tables(self) -> Shown:
-        return "", _class_table(self.outputs, "output")
+    def tables(self) -> tuple[Table, ...]:
+        return (_class_table(self.outputs, "output"),)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NumbersTested(_Judged):
     """Errors of a model's outputs against vector labels."""
 
@@ -152,15 +151,15 @@ class NumbersTested(_Judged):
     def _lines(self) -> tuple[str, ...]:
         return (f"mean absolute error {self.mean_absolute:.6g}, root mean squared {self.root_mean_squared:.6g}",)
 
-    def _tables(self) -> Shown:
-        table = _table("output", "MAE", "RMSE", "R²")
-        for one in self.outputs:
-            explained = "" if one.r_squared is None else f"{one.r_squared:.4f}"
-            table.add_row(one.name, f"{one.mean_absolute:.6g}", f"{one.root_mean_squared:.6g}", explained)
-        return "", table
+    def tables(self) -> tuple[Table, ...]:
+        rows = rows_of(
+            (one.name, measured(one.mean_absolute), measured(one.root_mean_squared), measured(one.r_squared, ".4f"))
+            for one in self.outputs
+        )
+        return (Table("Error of each output", ("Output", "MAE", "RMSE", "R²"), rows, len(rows) > LONG),)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReconstructionTested(_Judged):
     """Reconstruction errors of a model: mean squared, in the numbers that the input stands for."""
 
@@ -178,11 +177,9 @@ class ReconstructionTested(_Judged):
             return (errors,)
         return errors, f"area under the curve {self.auc:.4f}, with {self.normal!r} as the normal samples"
 
-    def _tables(self) -> Shown:
-        table = _table("class", "samples", "error")
-        for one in self.classes:
-            table.add_row(one.name, f"{one.samples:,}", f"{one.error:.6g}")
-        return ("", table) if self.classes else ()
+    def tables(self) -> tuple[Table, ...]:
+        rows = rows_of((one.name, counted(one.samples), measured(one.error)) for one in self.classes)
+        return (Table("Error by class", ("Class", "Samples", "Error"), rows, folded=False),) if rows else ()
 
 
 Tested = ClassesTested | CellsTested | LabelsTested | NumbersTested | ReconstructionTested
@@ -193,35 +190,12 @@ def _accuracy(share: float, count: int, right: str) -> str:
     return f"accuracy {share:.2%}: {round(share * count):,} of {count:,} {right}"
 
 
-def _class_table(classes: tuple[ClassTested, ...], head: str = "class") -> Table:
-    table = _table(head, "samples", "precision", "recall")
-    for one in classes:
-        shares = ("" if share is None else f"{share:.2%}" for share in (one.precision, one.recall))
-        table.add_row(one.name, f"{one.samples:,}", *shares)
-    return table
-
-
-def _class_tables(classes: tuple[ClassTested, ...], confusion: Confusion) -> Shown:
-    """Return precision and recall of each class, and the confusion matrix if it fits into a terminal."""
-    judged = "", _class_table(classes), ""
-    if len(classes) > SHOWN_CLASSES:
-        return *judged, f"the confusion matrix of {len(classes)} classes is in --json and in the page that -o writes"
-    widths = [2 + max(len(one.name), len(f"{one.samples:,}")) for one in classes]
-    table, numbered = _table("true"), len(classes) > SHOWN_CLASSES // 2 or max(widths) + sum(widths) > COLUMNS
-    for place, one in enumerate(classes):
-        table.add_column(str(place) if numbered else one.name, justify="right")
-    for place, (one, row) in enumerate(zip(classes, confusion, strict=True)):
-        name = f"{place} {one.name}" if numbered else one.name
-        table.add_row(name, *(f"{count:,}" if count else "·" for count in row))
-    return *judged, "confusion: true class down, predicted across", table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column(first, overflow="fold")
-    for head in others:
-        table.add_column(head, justify="right")
-    return table
+def _class_table(classes: tuple[ClassTested, ...], what: str = "class") -> Table:
+    rows = rows_of(
+        (one.name, counted(one.samples), percent(one.precision, 2), percent(one.recall, 2)) for one in classes
+    )
+    columns = (what.capitalize(), "Samples", "Precision", "Recall")
+    return Table(f"Precision and recall by {what}", columns, rows, folded=len(rows) > LONG)
 
 
 def test(
@@ -349,11 +323,15 @@ class _Test:
             right = float((truth == predicted).mean())
             counts = (counted.sum(axis=0).tolist() for counted in (truth & predicted, predicted, truth))
             return LabelsTested(*self.names, len(wanted), right, _judge(named, *counts))
-        off = got - wanted
-        return NumbersTested(
-            *self.names, len(wanted), float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())),
-            tuple(_judge_number(name, off[:, i], wanted[:, i]) for i, name in enumerate(named)),
-        )  # fmt: skip
+        off, outputs = got - wanted, list[NumberTested]()
+        for name, by, true in zip(named, off.T, wanted.T, strict=True):
+            spread = float(np.square(true - true.mean()).sum())
+            explained = 1 - float(np.square(by).sum()) / spread if spread else None
+            outputs.append(
+                NumberTested(name, float(np.abs(by).mean()), float(np.sqrt(np.square(by).mean())), explained)
+            )
+        whole = float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean()))
+        return NumbersTested(*self.names, len(wanted), *whole, tuple(outputs))
 
     def reconstruction(self) -> ReconstructionTested:
         encoding, classes = pixel_encoding(self.model), self.data.classes
@@ -392,9 +370,3 @@ def _judge(names: Sequence[str], right: list[int], predicted: list[int], true: l
         ClassTested(name, are, hits / called if called else None, hits / are if are else None)
         for name, hits, called, are in zip(names, right, predicted, true, strict=True)
     )
-
-
-def _judge_number(name: str, off: Array, wanted: Array) -> NumberTested:
-    spread = float(np.square(wanted - wanted.mean()).sum())
-    explained = 1 - float(np.square(off).sum()) / spread if spread else None
-    return NumberTested(name, float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())), explained)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Group
-from rich.table import Table
 
 from smidgen.callbacks import ignore
 from smidgen.data.audio import with_front_end
@@ -19,23 +18,15 @@ from smidgen.data.files import MEMORY
 from smidgen.data.images import centre_box
 from smidgen.data.inputs import as_input, kind_of
 from smidgen.data.load import Shown, open_samples
-from smidgen.data.pixels import PixelEncoding, pixel_encoding
+from smidgen.data.pixels import pixel_encoding
 from smidgen.data.samples import evenly
 from smidgen.errors import InputError
 from smidgen.inference import scores as meaning
-from smidgen.inference.scores import (
-    HALF,
-    InferenceProgress,
-    Kind,
-    ProgressCallback,
-    Scored,
-    names_of,
-    probabilities,
-    real,
-)
+from smidgen.inference.scores import InferenceProgress, Kind, ProgressCallback, Scored, names_of, real
 from smidgen.ir import Array, Graph
 from smidgen.quantization import GivenPixels, PixelChoice
 from smidgen.quantization.pixels import TRIED, needs_trial
+from smidgen.tables import Brief, Table, percent, rows_of
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
@@ -103,8 +94,8 @@ HEADS: dict[Kind, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Predictions:
+@dataclass(frozen=True, repr=False)
+class Predictions(Brief):
     """Predictions for some samples."""
 
     model: str
@@ -116,19 +107,24 @@ class Predictions:
     def __str__(self) -> str:
         return "\n".join(f"{one.sample}: {one.text}" for one in self.predictions)
 
-    def __rich__(self) -> Group:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("sample", overflow="fold")
+    def tables(self) -> tuple[Table, ...]:
+        """Return a row for each sample: its likeliest classes, or what the model says in words."""
+        ranks = range(max((len(one.classes) for one in self.predictions), default=0))
+        columns = [("class", "second", "third")[rank] if rank < TOP else f"{rank + 1}th" for rank in ranks]
         if self.kind != "classes":
-            table.add_column(HEADS[self.kind], overflow="fold")
-        for rank in range(max((len(one.classes) for one in self.predictions), default=0)):
-            table.add_column(("class", "second", "third")[rank] if rank < TOP else f"{rank + 1}th", overflow="fold")
-            table.add_column("", justify="right")
+            rows = [(one.sample, one.text) for one in self.predictions]
+            return (Table("", ("sample", HEADS[self.kind]), rows_of(rows)),)
+        shown = []
         for one in self.predictions:
-            ranked = [text for rank in one.classes for text in (rank.name, f"{rank.probability:.1%}")]
-            ranked = [one.verdict, "", *ranked][: max(len(ranked), 2)] if one.verdict else ranked
-            table.add_row(one.sample, *(ranked if self.kind == "classes" else [one.text]))
-        return Group(f"{self.model} on {self.target}", *([str(self.pixels)] if self.pixels else []), "", table)
+            cells = [cell for rank in one.classes for cell in (rank.name, percent(rank.probability))]
+            cells = [one.verdict, "", *cells][: max(len(cells), 2)] if one.verdict else cells
+            shown.append((one.sample, *cells))
+        names = (name for column in columns for name in (column, ""))
+        return (Table("", ("sample", *names), rows_of(shown)),)
+
+    def __rich__(self) -> Group:
+        pixels = [str(self.pixels)] if self.pixels else []
+        return Group(f"{self.model} on {self.target}", *pixels, "", *self.tables())
 
 
 def predict(
@@ -202,7 +198,7 @@ def _prediction(
         return Prediction(name, numbers=tuple(map(float, real(scores, model.scores.type).ravel())))
     if kind == "cells":
         return Prediction(name, cells=tuple(_cells(model, scores, sample)))
-    shares, names = probabilities(model, scores).ravel(), names_of(model)
+    shares, names = meaning.probabilities(model, scores).ravel(), names_of(model)
     best = np.argsort(-shares, kind="stable")[:top]
     ranked = tuple(ClassProbability(int(i), names[i], float(shares[i])) for i in best)
     return Prediction(name, ranked, distance=far, verdict=NONE if far is not None and far > 1 else "")
@@ -210,20 +206,15 @@ def _prediction(
 
 def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[MapCell]:
     """Yield the cells with a probability above one half of a class other than the first, the background."""
-    shares, names = probabilities(model, scores)[0], names_of(model)
+    shares, names = meaning.probabilities(model, scores)[0], names_of(model)
     rows, columns, _ = shares.shape
-    left, top, right, bottom = _seen(sample, pixel_encoding(model))
-    for row, column, index in np.argwhere(shares > HALF).tolist():
+    left, top, right, bottom, encoding = 0.0, 0.0, 1.0, 1.0, pixel_encoding(model)
+    if kind_of(sample, encoding.type) == "picture":  # of which a model sees a part
+        height, width = sample.shape[:2]
+        ends = centre_box(height, width, encoding)
+        left, top, right, bottom = ends[0] / width, ends[1] / height, ends[2] / width, ends[3] / height
+    for row, column, index in np.argwhere(shares > meaning.HALF).tolist():
         if index:
             x = left + (right - left) * (column + 0.5) / columns
             y = top + (bottom - top) * (row + 0.5) / rows
             yield MapCell(row, column, index, names[index], float(shares[row, column, index]), round(x, 4), round(y, 4))
-
-
-def _seen(sample: Array, encoding: PixelEncoding) -> tuple[float, float, float, float]:
-    """Return the part of a sample that a model sees: left, top, right, bottom, as shares of its width and height."""
-    if kind_of(sample, encoding.type) != "picture":
-        return 0.0, 0.0, 1.0, 1.0
-    height, width = sample.shape[:2]
-    left, top, right, bottom = centre_box(height, width, encoding)
-    return left / width, top / height, right / width, bottom / height

@@ -12,6 +12,7 @@ from smidgen.errors import GraphError, InputError
 from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import Array, Params, Type
+from smidgen.tables import Brief, Table, bars, counted, rows_of
 
 if TYPE_CHECKING:
     from smidgen.ir.building import Builder
@@ -190,8 +191,8 @@ class OnePass:
         return (*(v for v in self.solve.state if v not in self.sums), self.phase)
 
 
-@dataclass(frozen=True, eq=False)
-class Graph:
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph(Brief):
     """Inputs, constants, nodes in execution order, outputs.
 
     `state` holds what outlives a run (such as trained weights) with its initial data; `updates` maps a
@@ -214,6 +215,27 @@ class Graph:
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     one_pass: OnePass | None = None
+
+    def __str__(self) -> str:
+        ends = (" and ".join(f"{v.type.dtype}{list(v.type.shape)}" for v in vs) for vs in (self.inputs, self.outputs))
+        held = sum(value.type.size for value in (*self.constants, *self.state))
+        macs = sum(node.op.macs(node) for node in self.nodes)
+        size = f"{len(self.nodes)} nodes, {macs:,} MACs, {held:,} parameters"
+        return f"{self.name}: {size}, {' to '.join(ends)}"
+
+    def picture(self) -> str:
+        """Draw the multiply-accumulates of each node."""
+        macs = [node.op.macs(node) for node in self.nodes]
+        names = [f"{node.outs[0].name}: {count:,}" for node, count in zip(self.nodes, macs, strict=True)]
+        return bars("multiply-accumulates of each node", macs, names)
+
+    def tables(self) -> tuple[Table, ...]:
+        rows = rows_of(
+            (node.outs[0].name, type(node.op).__name__, "×".join(map(str, node.outs[0].type.shape)),
+             counted(node.op.macs(node) or None))
+            for node in self.nodes
+        )  # fmt: skip
+        return (Table("", ("layer", "op", "output", "MACs"), rows),)
 
     @property
     def image(self) -> Value:

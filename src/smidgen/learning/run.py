@@ -27,6 +27,7 @@ from smidgen.learning.testing import Tested, check_labels, guess, label_of, meas
 from smidgen.numerics.one_pass import MOST_SAMPLES
 from smidgen.ops.loss import Chance
 from smidgen.pipeline import Program
+from smidgen.tables import Brief, Table, bars, counted, measured, percent, rows_of
 from smidgen.targets.device import Device, restart
 from smidgen.training.one_pass import features_fingerprint
 
@@ -45,8 +46,8 @@ class LearningError(SmidgenError):
     """A run of learning cannot go on."""
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
+@dataclass(frozen=True, eq=False, repr=False)
+class Learned(Brief):
     """The results of a run: its tests before and after every epoch, warnings, all state, and the model learned."""
 
     name: str
@@ -73,6 +74,17 @@ class Learned:
         if tested.accuracy is None:
             raise InputError(f"{self.name} learned by a loss that knows no right answers; take its error")
         return tested.accuracy
+
+    def picture(self) -> str:
+        """Draw the mean loss of each epoch."""
+        return bars("mean loss of each epoch", [one.loss for one in self.record], list(map(str, self.record)))
+
+    def tables(self) -> tuple[Table, ...]:
+        rows = rows_of(
+            (counted(one.number), measured(one.loss, ".4f"), percent(one.accuracy), measured(one.error, ".4f"))
+            for one in self.record
+        )
+        return (Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows),)
 
     def __str__(self) -> str:
         once = f"{self.taught} after one pass" if self.taught else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -19,16 +18,8 @@ from smidgen.link.frames import BAUD, BoardFailed, Command, LinkError, ProcessSt
 from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics, Timing
 from smidgen.memory import state_bytes
 from smidgen.pipeline import Program
-from smidgen.targets.device import (
-    Device,
-    Target,
-    check_code,
-    check_step,
-    one_pass_of,
-    read_state,
-    state_block,
-    tensor,
-)
+from smidgen.targets import device as checks
+from smidgen.targets.device import Device, Target, read_state, state_block, tensor
 
 REMEMBERED = 1000  # steps that are kept to be done again, at most: then a copy of the state is taken instead
 RESTARTS = 5  # in a row, after which a board is given up
@@ -36,16 +27,9 @@ EMULATED, PROCESS = "emulated:", "exec:"  # ports that are not serial begin with
 Done = TypeVar("Done")
 
 
-@dataclass(frozen=True)
-class _Action:
-    """An action that changed a board: a step, a sample observed, or an image of a stream that was run."""
-
-    image: bytes
-    label: bytes = b""
-    rate: float | None = None
-    gave: float = 0.0  # the loss, the class, or the code of what works on sums
-    sample: tuple[int, int] | None = None  # that is observed: its class, and 1, or −1 to take it out
-    solves: bool = False  # for a head, without an image
+Action = Callable[
+    [], float
+]  # that changes a board: a step, a sample, an image of a stream; gives a loss, class or code
 
 
 class LinkedDevice(Device):
@@ -62,8 +46,8 @@ class LinkedDevice(Device):
         self._unsaved = 0  # steps
         self.found = self._greet()
         self._copy = self._read_state()
-        self._steps: list[_Action] = []
-        self._shown: _Action | None = None  # the image whose outputs may be asked for, unless it is the last step's
+        self._steps: list[tuple[Action, float]] = []  # with what each gave
+        self._shown: Action | None = None  # the image whose outputs may be asked for, unless it is the last step's
         self._saved: dict[int, int] = {}  # CRC-32 of a state that was saved: how many steps it holds
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
@@ -74,39 +58,39 @@ class LinkedDevice(Device):
         return self.outputs()
 
     def predict(self, *arrays: Array) -> int:
-        step = _Action(self._image(arrays))
-        best = self._surviving(lambda: self._do(step))
+        step = partial(self._run, self._image(arrays))
+        best = self._surviving(step)
         self._shown = step
         if self.graph.variables:
-            self._note(replace(step, gave=best))
+            self._note(step, best)
         return int(best)
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        given = check_step(self, label, learning_rate)
-        step = _Action(self._image((image,)), b"" if given is None else given.tobytes(), learning_rate)
-        loss = self._surviving(lambda: self._do(step))
-        self._shown = None
-        self._note(replace(step, gave=loss))
-        return loss
+        given = checks.check_step(self, label, learning_rate)
+        sent = b"" if given is None else given.tobytes()
+        return self._change(partial(self._train, self._image((image,)), sent, learning_rate))
 
     def count(self, image: Array, label: int, sign: int) -> None:
-        one_pass_of(self.graph)
-        self._on_sums(_Action(self._image((image,)), sample=(label, sign)))
+        checks.one_pass_of(self.graph)
+        self._change(partial(self._observe, self._image((image,)), label, sign), checked=True)
 
     def solve(self) -> None:
-        one_pass_of(self.graph)
-        self._on_sums(_Action(b"", solves=True))
+        checks.one_pass_of(self.graph)
+        self._change(self._solve, checked=True)
 
     def distance(self) -> float:
-        one_pass_of(self.graph)
+        checks.one_pass_of(self.graph)
         take = partial(self.line.take, Command.OUTPUT, LOSS.size, bytes([len(self.graph.outputs)]))
         return float(LOSS.unpack(self._surviving(take))[0])
 
-    def _on_sums(self, step: _Action) -> None:
-        code = int(self._surviving(lambda: self._do(step)))
+    def _change(self, step: Action, checked: bool = False) -> float:
+        """Do what changes the board, and keep it to do it again; of what works on sums the code is checked first."""
+        gave = self._surviving(step)
         self._shown = None
-        check_code(self.graph, code)
-        self._note(step)
+        if checked:
+            checks.check_code(self.graph, int(gave))
+        self._note(step, gave)
+        return gave
 
     def audio_features(self, samples: Array) -> Array:
         """Raise InputError: a link hands over what a network reads, and no sound."""
@@ -146,14 +130,14 @@ class LinkedDevice(Device):
 
     def reset(self) -> None:
         """Let the board forget all that it learned: it is as its firmware begins."""
-        self._remember(self._surviving(lambda: self._changed_by(Command.RESET, b"\1")))
+        self._remember(self._surviving(lambda: self._read_state(Command.RESET, b"\1")))
         self._shown = None
 
     def load(self) -> None:
         """Let the board take back what it kept; LinkError where it has nothing, and all is as it was."""
         self._remember(self._surviving(self._read_state))
         try:
-            self._remember(self._surviving(lambda: self._changed_by(Command.LOAD)))
+            self._remember(self._surviving(lambda: self._read_state(Command.LOAD)))
         except BoardFailed:
             self._recover()
             raise
@@ -194,25 +178,21 @@ class LinkedDevice(Device):
                 found = self._greet().state_sum
                 if found not in self._saved and found != zlib.crc32(self._copy):
                     self.line.write_state(self._copy)
-                for step in self._steps[self._saved.get(found, 0) :]:
-                    self._do_again(step)
+                for step, before in self._steps[self._saved.get(found, 0) :]:
+                    if struct.pack("<d", gave := step()) != struct.pack("<d", before):
+                        raise LinkError(
+                            f"{self.line.stream.name} restarted, and a step that was taken before now gives {gave:g}, "
+                            f"not {before:g}: its memory or its program has changed; flash it again"
+                        )
                 if self._shown is not None and not self.graph.variables:
-                    self._do(self._shown)
+                    self._shown()
                 return
             except Restarted:
                 self.restarts += 1
 
-    def _do_again(self, step: _Action) -> None:
-        gave = self._do(step)
-        if struct.pack("<d", gave) != struct.pack("<d", step.gave):
-            raise LinkError(
-                f"{self.line.stream.name} restarted, and a step that was taken before now gives {gave:g}, not "
-                f"{step.gave:g}: its memory or its program has changed; flash it again"
-            )
-
-    def _note(self, step: _Action) -> None:
+    def _note(self, step: Action, gave: float) -> None:
         """Keep what was done to do it again, up to so much of it."""
-        self._steps.append(step)
+        self._steps.append((step, gave))
         self._unsaved += 1
         if self.save_every and self.keeps and self._unsaved >= self.save_every:
             self.keep()
@@ -229,26 +209,27 @@ class LinkedDevice(Device):
         check_inputs(self.graph, arrays, self.graph.prediction_inputs)
         return np.ascontiguousarray(arrays[0]).tobytes()
 
-    def _do(self, step: _Action) -> float:
-        if step.solves:
-            return float(self.line.read(CODE, Command.SOLVE, self.line.ask(Command.SOLVE))[0])
-        if step.label:
-            self.line.put(Command.LABEL, step.label)
-        (best,) = self.line.read(CODE, Command.ROWS, self.line.put(Command.ROWS, step.image))
-        if step.sample is not None:
-            asked = self.line.ask(Command.OBSERVE, struct.pack("<ii", *step.sample))
-            return float(self.line.read(CODE, Command.OBSERVE, asked)[0])
-        if step.rate is None:
-            return float(best)
-        (loss,) = self.line.read(LOSS, Command.TRAIN, self.line.ask(Command.TRAIN, LOSS.pack(step.rate)))
-        return float(loss)
+    def _run(self, image: bytes) -> float:
+        return float(self.line.read(CODE, Command.ROWS, self.line.put(Command.ROWS, image))[0])
 
-    def _changed_by(self, command: Command, data: bytes = b"") -> bytes:
-        """Return the state that the board has after a request that gives it another."""
-        self.line.ask(command, data)
-        return self._read_state()
+    def _train(self, image: bytes, label: bytes, rate: float) -> float:
+        if label:
+            self.line.put(Command.LABEL, label)
+        self._run(image)
+        return float(self.line.read(LOSS, Command.TRAIN, self.line.ask(Command.TRAIN, LOSS.pack(rate)))[0])
 
-    def _read_state(self) -> bytes:
+    def _observe(self, image: bytes, label: int, sign: int) -> float:
+        self._run(image)
+        asked = self.line.ask(Command.OBSERVE, struct.pack("<ii", label, sign))
+        return float(self.line.read(CODE, Command.OBSERVE, asked)[0])
+
+    def _solve(self) -> float:
+        return float(self.line.read(CODE, Command.SOLVE, self.line.ask(Command.SOLVE))[0])
+
+    def _read_state(self, after: Command | None = None, data: bytes = b"") -> bytes:
+        """Return the board's state, after a request that gives it another if there is one."""
+        if after is not None:
+            self.line.ask(after, data)
         return self.line.take(Command.READ, state_bytes(self.graph)) if self.graph.state else b""
 
 

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -65,17 +66,20 @@ class SerialStream:
             raise LinkError(f"{port} cannot be opened: {_reason(error)}") from None
 
     def read(self, seconds: float) -> bytes:
-        try:
+        with self._unless_lost():
             self._port.timeout = seconds
-            first = self._port.read(1)
+            first: bytes = self._port.read(1)
             return first + self._port.read(self._port.in_waiting) if first else b""
-        except (self._broken, OSError) as error:
-            raise LinkError(f"{self.name} was lost: {_reason(error)}; plug the board in again") from None
 
     def write(self, data: bytes) -> None:
-        try:
+        with self._unless_lost():
             self._port.write(data)
             self._port.flush()
+
+    @contextmanager
+    def _unless_lost(self) -> Iterator[None]:
+        try:
+            yield
         except (self._broken, OSError) as error:
             raise LinkError(f"{self.name} was lost: {_reason(error)}; plug the board in again") from None
 
@@ -200,15 +204,12 @@ def read_answer(content: bytes) -> Reply | None:
 
 def frame(content: bytes) -> bytes:
     """Return content between zeros, with its CRC-32, in which no zero is left."""
-    parts = (content + SUM.pack(zlib.crc32(content))).split(b"\0")
-    return b"\0" + b"".join(map(_counted, parts)) + b"\0"
-
-
-def _counted(part: bytes) -> bytes:
-    """Return bytes up to a zero, each block behind its length and 1; a block of 254 has no zero behind it."""
-    full, rest = divmod(len(part), LONGEST)
-    blocks = (b"\xff" + part[at * LONGEST : (at + 1) * LONGEST] for at in range(full))
-    return b"".join(blocks) + bytes([rest + 1]) + part[full * LONGEST :]
+    coded = b"\0"
+    for part in (content + SUM.pack(zlib.crc32(content))).split(b"\0"):  # up to a zero, behind its length and 1
+        while len(part) >= LONGEST:  # a block of 254 has no zero behind it
+            coded, part = coded + b"\xff" + part[:LONGEST], part[LONGEST:]
+        coded += bytes([len(part) + 1]) + part
+    return coded + b"\0"
 
 
 def content_of(coded: bytes) -> bytes | None:

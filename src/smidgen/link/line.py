@@ -18,18 +18,8 @@ from typing import Any
 
 from smidgen.data.files import read_whole, write_whole
 from smidgen.errors import InputError
-from smidgen.link.frames import (
-    BoardFailed,
-    Command,
-    Frames,
-    LinkError,
-    Reply,
-    Restarted,
-    Status,
-    Stream,
-    read_answer,
-    request_frame,
-)
+from smidgen.link import frames
+from smidgen.link.frames import BoardFailed, Command, LinkError, Reply, Restarted, Status, Stream
 from smidgen.ops.rules import check_rate
 from smidgen.targets.saved import HEAD, LARGEST, split_saved
 
@@ -109,7 +99,7 @@ class Line:
         self.stream, self.timing = stream, timing or Timing()
         self.piece = self._most = LEAST_PIECE
         self.sent = self.sent_in_all = 0  # requests, and those that were sent again counted each time
-        self._frames = Frames()
+        self._frames = frames.Frames()
         self._session = self._number = 0
         self._boot: int | None = None
         self._smooth = 0
@@ -196,7 +186,7 @@ class Line:
 
     def _exchange(self, command: Command, data: bytes, first: bool = False) -> Reply:
         self._number = (self._number + 1) & 0xFFFF
-        sent = request_frame(self._session, self._number, command, data)
+        sent = frames.request_frame(self._session, self._number, command, data)
         self.sent, before = self.sent + 1, self.sent_in_all
         answer = self._until_answered(sent, command, first)
         self._adapt(self.sent_in_all - before)
@@ -232,7 +222,7 @@ class Line:
         found, damaged = None, False
         self._garbage += len(came)
         for content in self._frames.take(came):
-            answer = None if content is None else read_answer(content)
+            answer = None if content is None else frames.read_answer(content)
             if answer is None or answer.status == Status.DAMAGED:
                 damaged = True
             elif (answer.session, answer.number) == (self._session, self._number):

@@ -11,7 +11,7 @@ from smidgen.ir import Array, Graph
 from smidgen.link.device import LinkedDevice
 from smidgen.memory import Plan
 from smidgen.ops.one_pass import Distance
-from smidgen.targets.device import Device, Target
+from smidgen.targets.device import Target
 
 
 class LinkTarget(Target):
@@ -47,46 +47,24 @@ class LinkTarget(Target):
         return LentDevice(self.device, graph)
 
 
-class LentDevice(Device):
-    """A device that somebody else closes."""
+class LentDevice(LinkedDevice):
+    """A linked device that somebody else closes, asked for what a graph gives."""
+
+    __slots__ = ("_asked",)  # all else is the device's own
 
     def __init__(self, device: LinkedDevice, asked: Graph) -> None:
-        self._device, self._asked = device, asked
-        self.graph, self.learns = device.graph, device.learns
+        self.__dict__ = device.__dict__
+        self._asked = asked
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
         """Return the outputs of a program that infers; of one that learns its scores, in place of what is asked for."""
         if not self.learns:
-            return self._device.run(*arrays)
-        self._device.predict(*arrays)
-        scores = self._device.output(self.graph.outputs.index(self.graph.scores))
+            return super().run(*arrays)
+        self.predict(*arrays)
+        scores = self.output(self.graph.outputs.index(self.graph.scores))
         far = {node.out for node in self._asked.nodes if isinstance(node.op, Distance)}
-        distance = np.array([[self._device.distance()]], np.float32) if far else scores
+        distance = np.array([[self.distance()]], np.float32) if far else scores
         return tuple(distance if value in far else scores for value in self._asked.outputs)
-
-    def predict(self, *arrays: Array) -> int:
-        return self._device.predict(*arrays)
-
-    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        return self._device.train(image, label, learning_rate)
-
-    def count(self, image: Array, label: int, sign: int) -> None:
-        self._device.count(image, label, sign)
-
-    def solve(self) -> None:
-        self._device.solve()
-
-    def audio_features(self, samples: Array) -> Array:
-        return self._device.audio_features(samples)
-
-    def outputs(self) -> tuple[Array, ...]:
-        return self._device.outputs()
-
-    def state(self) -> dict[str, Array]:
-        return self._device.state()
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        self._device.restore(state)
 
     def close(self) -> None:
         """Its line stays open."""

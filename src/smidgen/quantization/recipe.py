@@ -21,6 +21,7 @@ from smidgen.quantization.folding import equalise, fold
 from smidgen.quantization.int8 import check_ops, correct_biases, input_scale, round_graph, share_scales
 from smidgen.quantization.pixels import GivenPixels, PixelChoice, labels_for, settle_pixels
 from smidgen.quantization.report import Accuracy, QuantizationReport, compare, scored_classes, top1
+from smidgen.tables import Brief
 from smidgen.threads import in_order, threads_for
 
 CALIBRATED = 128  # images that set the ranges in `quantize_with`, at most
@@ -48,8 +49,8 @@ class Recipe:
         return self
 
 
-@dataclass(frozen=True, eq=False)
-class Quantized:
+@dataclass(frozen=True, eq=False, repr=False)
+class Quantized(Brief):
     """An int8 graph, and how well it follows the float graph it came from."""
 
     graph: Graph
@@ -58,6 +59,10 @@ class Quantized:
 
     def __str__(self) -> str:
         return str(self.report) if self.pixels is None else f"{self.report}\n{self.pixels}"
+
+    def picture(self) -> str:
+        """Draw the model."""
+        return self.graph.picture()
 
 
 def quantize(

@@ -2,31 +2,19 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from typing import Any
 
 from smidgen.ir import Graph
 from smidgen.ops.update import initial_fraction
-from smidgen.results.figures import (
-    BIASES,
-    BLACK,
-    COLOURS,
-    CRIMSON,
-    FROZEN,
-    GAINS,
-    HARMS,
-    Axis,
-    Bars,
-    Figure,
-    Mark,
-    Panel,
-    Polyline,
-    Rule,
-)
+from smidgen.results import figures as draw
+from smidgen.results.figures import Axis, Bars, Figure, Panel, Polyline
 from smidgen.results.report.page import page_of
-from smidgen.selection.contributions import BitsTried, Conditions, Contributions, LayerShare
+from smidgen.selection.contributions import Contributions
 from smidgen.selection.found import Found, Method, Pareto
 from smidgen.selection.trials import kind_of
+from smidgen.tables import Table, counted, measured, rows_of
 from smidgen.training import Options
 from smidgen.training.head import layers
 from smidgen.training.published import LayerShape
@@ -41,17 +29,17 @@ def draw_contributions(contributions: Contributions) -> Figure:
     depths = tuple(one.biases for one in contributions.depths)
     gains = tuple(in_points(contributions.biases_gain(k)) for k in depths)
     notes = tuple(f"the last {k} biases: {gain:+.1f} points" for k, gain in zip(depths, gains, strict=True))
-    curve = Polyline("biases", depths, gains, notes, BIASES, radius=3, legend=False)
+    curve = Polyline("biases", depths, gains, notes, draw.BIASES, radius=3, legend=False)
     shares = sorted({one.share for one in contributions.shares})
     bars = [_share_bars(contributions, share, place, len(shares)) for place, share in enumerate(shares)]
     numbers = tuple(float(n) for n in sorted({one.layer for one in contributions.shares}))
     panels = (
         Panel(
-            "biases: gain over the head alone", (Rule("y", 0), curve), Axis("last biases that learn"),
+            "biases: gain over the head alone", (draw.Rule("y", 0), curve), Axis("last biases that learn"),
             Axis("points of top-1"),
         ),
         Panel(
-            "weights: gain over biases, each layer by itself", (*bars, Rule("y", 0)), Axis("layer", ticks=numbers),
+            "weights: gain over biases, each layer by itself", (*bars, draw.Rule("y", 0)), Axis("layer", ticks=numbers),
         ),
     )  # fmt: skip
     title = f"What each part adds: {contributions.model} on {contributions.conditions.data}"
@@ -78,20 +66,20 @@ def in_points(share: float) -> float:
 
 
 def _share_bars(contributions: Contributions, share: Fraction, place: int, count: int) -> Bars:
-    measured = [one for one in contributions.shares if one.share == share]
-    gains = tuple(in_points(contributions.weights_gain(one.layer, share)) for one in measured)
-    shade = len(GAINS) - 1 if count == 1 else round(place * (len(GAINS) - 1) / (count - 1))
-    notes = (f"{_measured(contributions, one)}: {gain:+.1f} points" for one, gain in zip(measured, gains, strict=True))
+    tried = [one for one in contributions.shares if one.share == share]
+    gains = tuple(in_points(contributions.weights_gain(one.layer, share)) for one in tried)
+    shade = len(draw.GAINS) - 1 if count == 1 else round(place * (len(draw.GAINS) - 1) / (count - 1))
+    named = (
+        f"layer {one.layer}: {contributions.layers[one.layer]}\n{one.share} of its channels, beside "
+        f"{contributions.beside(one.layer)} biases"
+        for one in tried
+    )
+    notes = (f"{name}: {gain:+.1f} points" for name, gain in zip(named, gains, strict=True))
     return Bars(
-        f"{share} of the channels" if share < 1 else "all channels", tuple(one.layer for one in measured), gains,
-        tuple(notes), tuple(HARMS[shade] if gain < 0 else GAINS[shade] for gain in gains), GROUP / count,
-        GROUP * (place / count - 0.5), key=GAINS[shade],
+        f"{share} of the channels" if share < 1 else "all channels", tuple(one.layer for one in tried), gains,
+        tuple(notes), tuple(draw.HARMS[shade] if gain < 0 else draw.GAINS[shade] for gain in gains), GROUP / count,
+        GROUP * (place / count - 0.5), key=draw.GAINS[shade],
     )  # fmt: skip
-
-
-def _measured(contributions: Contributions, one: LayerShare) -> str:
-    beside = f"beside {contributions.beside(one.layer)} biases"
-    return f"layer {one.layer}: {contributions.layers[one.layer]}\n{one.share} of its channels, {beside}"
 
 
 def draw_search(searches: Sequence[Found]) -> Figure:
@@ -116,9 +104,9 @@ def draw_search(searches: Sequence[Found]) -> Figure:
 
 def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> Figure:
     """Draw what each amount of memory buys: the predicted gain of the best scheme that fits, and that of `chosen`."""
-    lines = [_bought("best scheme that fits", pareto.points, BLACK, 3)]
+    lines = [_bought("best scheme that fits", pareto.points, draw.BLACK, 3)]
     if chosen is not None:
-        lines.append(_bought(f"chosen: {chosen.cost:,} bytes", (chosen,), CRIMSON, 7))
+        lines.append(_bought(f"chosen: {chosen.cost:,} bytes", (chosen,), draw.CRIMSON, 7))
     what = f"SRAM on {pareto.target}, everything counted" if pareto.target else "analytic memory"
     x, y = Axis(f"KB of {what} (1,024 bytes each)"), Axis("points of top-1 over the head, predicted")
     return Figure(f"What memory buys: {pareto.model}", (Panel("", tuple(lines), x, y),), 420)
@@ -126,8 +114,8 @@ def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> Figure:
 
 def _bought(name: str, points: Sequence[Found], colour: str, radius: float) -> Polyline:
     """Return the costs and gains of some schemes."""
-    x, y = tuple(_kilobytes(one) for one in points), tuple(in_points(one.gain) for one in points)
-    notes = (f"{_described(one)}\n{_kilobytes(one):.1f} KB: {in_points(one.gain):+.2f} points" for one in points)
+    x, y = tuple(round(one.cost / 1024, 3) for one in points), tuple(in_points(one.gain) for one in points)
+    notes = (f"{_described(one)}\n{kb:.1f} KB: {gain:+.2f} points" for one, kb, gain in zip(points, x, y, strict=True))
     return Polyline(name, x, y, tuple(notes), colour, "steps", radius=radius)
 
 
@@ -151,10 +139,6 @@ def _sentence(found: Found) -> str:
     return f"{_described(found)}: {found.cost:,} of at most {found.budget:,} bytes {where}; {gain}."
 
 
-def _kilobytes(found: Found) -> float:
-    return round(found.cost / 1024, 3)
-
-
 def _described(found: Found) -> str:
     """Describe what a scheme trains."""
     return f"the last {found.scheme.biases} biases, {found.weight_bits}-bit weights, {found.weights or 'no weights'}"
@@ -165,16 +149,17 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:
     numbered, trained = layers(graph), {one.layer: one for one in resolve(scheme, graph, options.seed)}
     count = len(numbered)
     names = [f"layer {i}: {LayerShape.of(node)}" for i, node in enumerate(numbered)]
-    shares = [_share(trained.get(i)) for i in range(count)]
+    learning = {i: round(len(one.channels) / one.node.ins[1].type.shape[-1], 6) for i, one in trained.items()}
+    shares = [learning.get(i, 0.0) for i in range(count)]
     biased = tuple(sorted(trained))
-    above: list[Mark] = [
-        _layer_bars("frozen", [1.0] * count, FROZEN, [f"{name}\nall channels" for name in names]),
-        _layer_bars("weights", shares, COLOURS["state"], _notes(names, (f"{y:.1%} learn" for y in shares))),
+    above: list[draw.Mark] = [
+        _layer_bars("frozen", [1.0] * count, draw.FROZEN, [f"{name}\nall channels" for name in names]),
+        _layer_bars("weights", shares, draw.COLOURS["state"], _notes(names, (f"{y:.1%} learn" for y in shares))),
         Polyline(
-            "biases", biased, (1.08,) * len(biased), ("",) * len(biased), BIASES, "none", radius=3.5
+            "biases", biased, (1.08,) * len(biased), ("",) * len(biased), draw.BIASES, "none", radius=3.5
         ),
     ]  # fmt: skip
-    below, under = list[Mark](), [0] * count
+    below, under = list[draw.Mark](), [0] * count
     for what, colour, sizes in _costs(trained, count, options.bits(scheme)):
         notes = _notes(names, (f"{what}: {size:,} bytes" for size in sizes))
         below.append(_layer_bars(what, sizes, colour, notes, under))
@@ -186,19 +171,12 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:
         Panel(learns, tuple(above), ends, Axis("", 0, 1.16, unit="percent")),
         Panel("bytes that learning takes", tuple(below), titled, Axis("bytes", 0, unit="bytes")),
     )
-    return Figure(f"What {graph.name} learns by {scheme.name}: {_in_words(scheme, options)}", panels, 620)
+    what = f"{len(scheme.weights)} layers' weights at {options.bits(scheme)} bits, the last {scheme.biases} biases"
+    return Figure(f"What {graph.name} learns by {scheme.name}: {what}", panels, 620)
 
 
 def _notes(names: Sequence[str], texts: Iterator[str]) -> list[str]:
     return [f"{name}\n{text}" for name, text in zip(names, texts, strict=True)]
-
-
-def _in_words(scheme: Scheme, options: Options) -> str:
-    return f"{len(scheme.weights)} layers' weights at {options.bits(scheme)} bits, the last {scheme.biases} biases"
-
-
-def _share(trained: Trained | None) -> float:
-    return 0.0 if trained is None else round(len(trained.channels) / trained.node.ins[1].type.shape[-1], 6)
 
 
 def _layer_bars(what: str, y: Sequence[float], colour: str, notes: Sequence[str], base: Sequence[int] = ()) -> Bars:
@@ -209,9 +187,9 @@ def _costs(trained: Mapping[int, Trained], count: int, bits: int) -> Iterator[tu
     """Yield the bytes of each layer by purpose, counted as in the paper but with the bits that weights have."""
     memories = {layer: layer_memory(one) for layer, one in trained.items()}
     parts: tuple[tuple[str, str, Callable[[AnalyticMemory], int]], ...] = (
-        ("weights", COLOURS["state"], lambda m: _state_bytes(m.weights, bits)),
-        ("biases", BIASES, lambda m: m.biases),
-        ("inputs saved, and masks", COLOURS["saved"], lambda m: m.activations),
+        ("weights", draw.COLOURS["state"], lambda m: _state_bytes(m.weights, bits)),
+        ("biases", draw.BIASES, lambda m: m.biases),
+        ("inputs saved, and masks", draw.COLOURS["saved"], lambda m: m.activations),
     )
     for what, colour, bytes_of in parts:
         yield what, colour, [bytes_of(memories[i]) if i in memories else 0 for i in range(count)]
@@ -223,100 +201,80 @@ def _state_bytes(weights: int, bits: int) -> int:
 
 
 @dataclass(frozen=True)
-class ShareGain:
-    """The gain of a share of a layer's weights over biases alone, in top-1 from -1 to 1."""
-
-    share: Fraction
-    gain: float
-
-
-@dataclass(frozen=True)
-class LayerGains:
-    """A layer, its role, what its weights add at each share, and whether that is more than noise."""
-
-    layer: int
-    kind: str
-    gains: tuple[ShareGain, ...]
-    verdict: str  # adds, harms, or nothing
-
-
-@dataclass(frozen=True)
-class DepthGain:
-    """The gain of the last biases over the head alone."""
-
-    biases: int
-    gain: float
-
-
-@dataclass(frozen=True)
 class AnalysisSummary:
-    """An analysis and the file it was written to."""
+    """An analysis, the file it was written to, and the page it is drawn in."""
 
-    model: str
+    contributions: Contributions
+    kinds: Mapping[int, str]  # the role of each layer that was measured
     file: str
-    conditions: Conditions
-    head: float  # top-1 of the head alone
-    base: int
-    noise: float  # the standard deviation of a top-1 that is judged with these images
-    depths: tuple[DepthGain, ...]
-    layers: tuple[LayerGains, ...]  # the last first
-    bits: tuple[BitsTried, ...]
-    left_out: tuple[str, ...]
-    picture: str | None = None  # the file it is drawn in
+    picture: str | None = None
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of a top-1 that is judged with these images."""
+        known = self.contributions
+        base = known.depths[0].accuracy + known.biases_gain(known.base)
+        return math.sqrt(base * (1 - base) / known.conditions.judged_with / len(known.conditions.seeds))
+
+    def layers(self) -> Iterator[tuple[int, dict[Fraction, float], str]]:
+        """Yield each layer, the last first: what its weights add at each share, and whether that is more than noise."""
+        for layer in sorted({one.layer for one in self.contributions.shares}, reverse=True):
+            shares = [one.share for one in self.contributions.shares if one.layer == layer]
+            gains = {share: self.contributions.weights_gain(layer, share) for share in shares}
+            low, high = min(gains.values()), max(gains.values())
+            yield layer, gains, "harms" if low < -self.noise else "adds" if high > self.noise else ""
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what `--json` shows."""
+        known = self.contributions
+        return {
+            "model": known.model, "file": self.file, "conditions": asdict(known.conditions),
+            "head": known.depths[0].accuracy, "base": known.base, "noise": self.noise,
+            "depths": [{"biases": k.biases, "gain": known.biases_gain(k.biases)} for k in known.depths],
+            "layers": [
+                {"layer": layer, "kind": self.kinds[layer], "verdict": verdict,
+                 "gains": [{"share": share, "gain": gain} for share, gain in gains.items()]}
+                for layer, gains, verdict in self.layers()
+            ],
+            "bits": [asdict(one) for one in known.bits], "left_out": known.left_out, "picture": self.picture,
+        }  # fmt: skip
+
+    def table(self) -> Table:
+        """Return what the weights of each layer add."""
+        shares = sorted({one.share for one in self.contributions.shares})
+        rows = rows_of(
+            (counted(layer), self.kinds[layer], *(measured(gains.get(share), "+.1%") for share in shares), verdict)
+            for layer, gains, verdict in self.layers()
+        )
+        return Table("", ("layer", "kind", *map(str, shares), ""), rows)
 
     def __str__(self) -> str:
-        given = self.conditions
-        seeds = _counted(len(given.seeds), "seed")
+        known, given = self.contributions, self.contributions.conditions
+        depths = (f"{one.biases}: {known.biases_gain(one.biases):+.1%}" for one in known.depths if one.biases)
         lines = [
-            f"{self.model} on {given.data}: learned from {given.learned_from:,} training images and judged with "
+            f"{known.model} on {given.data}: learned from {given.learned_from:,} training images and judged with "
             f"{given.judged_with:,} others",
-            f"{_counted(given.epochs, 'epoch')} at a rate of {given.learning_rate:.4g} a sample, {seeds}; gains within "
-            f"±{self.noise:.1%} may be chance",
-            f"head alone: top-1 {self.head:.1%}; the last k biases add",
-            *(f"  {one.biases:>4}  {one.gain:+7.1%}" for one in self.depths if one.biases),
-            f"weights of one layer beside the last {self.base} biases, or as many as reach it, add",
-            *self._table(),
+            f"{_counted(given.epochs, 'epoch')} at a rate of {given.learning_rate:.4g} a sample, "
+            f"{_counted(len(given.seeds), 'seed')}; gains within ±{self.noise:.1%} may be chance",
+            f"head alone: top-1 {known.depths[0].accuracy:.1%}; the last k biases add {', '.join(depths)}",
+            f"weights of one layer beside the last {known.base} biases, or as many as reach it, add",
         ]
-        if self.bits:
-            shown = ", ".join(f"{one.bits} bits {one.accuracy:.1%}" for one in self.bits)
-            lines.append(f"bits of a weight, the same scheme: top-1 {shown}")
-        harmful = [one for one in self.layers if one.verdict == "harms"]
+        lines += str(self.table()).splitlines()
+        if known.bits:
+            more = ", ".join(f"{one.bits} bits {one.accuracy:.1%}" for one in known.bits)
+            lines.append(f"bits of a weight, the same scheme: top-1 {more}")
+        harmful = [f"{layer} ({self.kinds[layer]})" for layer, _, verdict in self.layers() if verdict == "harms"]
         if harmful:
-            shown = ", ".join(f"{one.layer} ({one.kind})" for one in reversed(harmful))
-            lines.append(f"training these layers harms: {shown}")
-        lines += [f"left out: {line}" for line in self.left_out]
-        drawn = [f"drawn in {self.picture}"] if self.picture else []
-        return "\n".join([*lines, f"written to {self.file}", *drawn])
-
-    def _table(self) -> list[str]:
-        shares = sorted({one.share for layer in self.layers for one in layer.gains})
-        rows = [f"  layer  kind       {''.join(f'{share!s:>9}' for share in shares)}"]
-        for layer in self.layers:
-            known = {one.share: f"{one.gain:+.1%}" for one in layer.gains}
-            cells = "".join(f"{known.get(share, ''):>9}" for share in shares)
-            rows.append(f"  {layer.layer:>5}  {layer.kind:<9}  {cells}  {layer.verdict}".rstrip())
-        return rows
+            lines.append(f"training these layers harms: {', '.join(reversed(harmful))}")
+        lines += [*(f"left out: {line}" for line in known.left_out), f"written to {self.file}"]
+        return "\n".join([*lines, *([f"drawn in {self.picture}"] if self.picture else [])])
 
 
 def summarize(contributions: Contributions, graph: Graph, file: str, picture: str | None = None) -> AnalysisSummary:
     """Summarize contributions as the command line shows them."""
-    given, nodes = contributions.conditions, layers(graph)
-    base = contributions.depths[0].accuracy + contributions.biases_gain(contributions.base)
-    noise = math.sqrt(base * (1 - base) / given.judged_with / len(given.seeds))
-    measured = sorted({one.layer for one in contributions.shares}, reverse=True)
-    return AnalysisSummary(
-        contributions.model, file, given, contributions.depths[0].accuracy, contributions.base, noise,
-        tuple(DepthGain(one.biases, contributions.biases_gain(one.biases)) for one in contributions.depths),
-        tuple(_gains(contributions, layer, str(kind_of(nodes[layer])), noise) for layer in measured),
-        contributions.bits, contributions.left_out, picture,
-    )  # fmt: skip
-
-
-def _gains(contributions: Contributions, layer: int, kind: str, noise: float) -> LayerGains:
-    shares = [one.share for one in contributions.shares if one.layer == layer]
-    gains = [contributions.weights_gain(layer, share) for share in shares]
-    verdict = "harms" if min(gains) < -noise else "adds" if max(gains) > noise else ""
-    return LayerGains(layer, kind, tuple(map(ShareGain, shares, gains)), verdict)
+    nodes = layers(graph)
+    kinds = {one.layer: str(kind_of(nodes[one.layer])) for one in contributions.shares}
+    return AnalysisSummary(contributions, kinds, file, picture)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -38,7 +38,20 @@ def check_request(steps: int, seed: int) -> None:
 
 def compare(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Exactness:
     """Compare steps of a program that learns, or runs of one that does not, with the reference, on noise."""
-    found = list((_compare_training if program.training else _compare_inference)(program, device, steps, rng))
+    graph = program.training.step if program.training else program.graph
+    state, found = graph.state, list[str]()
+    for step in range(steps):
+        arrays = random_inputs(graph.prediction_inputs, rng)
+        if program.training:
+            label, given = noise_label(graph, step)
+            outputs, state = evaluate_step(graph, state, *arrays, *label, np.array([LEARNING_RATE], np.float32))
+            device.train(arrays[0], given, LEARNING_RATE)
+            found += _differences(graph.outputs, outputs, device.outputs(), step)
+            kept = device.state()
+            found += _differences(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)
+        else:
+            outputs, state = evaluate_step(graph, state, *arrays)
+            found += _differences(graph.outputs, outputs, device.run(*arrays), step)
     return Exactness(steps, not found, found[0] if found else None)
 
 
@@ -65,30 +78,6 @@ def noise_label(graph: Graph, step: int) -> tuple[tuple[Array, ...], int | Array
     if not label:
         return label, None
     return label, int(label[0][0]) if roles.label_kind == "classes" else label[0]
-
-
-def _compare_training(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Iterator[str]:
-    """Train on noise; yield what differs from the reference."""
-    assert program.training is not None
-    reference = program.training.step
-    state = reference.state
-    for step in range(steps):
-        (image,) = random_inputs(reference.prediction_inputs, rng)
-        label, given = noise_label(reference, step)
-        outputs, state = evaluate_step(reference, state, image, *label, np.array([LEARNING_RATE], np.float32))
-        device.train(image, given, LEARNING_RATE)
-        yield from _differences(reference.outputs, outputs, device.outputs(), step)
-        kept = device.state()
-        yield from _differences(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)
-
-
-def _compare_inference(program: Program, device: Device, runs: int, rng: np.random.Generator) -> Iterator[str]:
-    """Run on noise; yield what differs from the reference."""
-    graph, state = program.graph, program.graph.state
-    for run in range(runs):
-        arrays = random_inputs(graph.inputs, rng)
-        outputs, state = evaluate_step(graph, state, *arrays)
-        yield from _differences(graph.outputs, outputs, device.run(*arrays), run)
 
 
 def _differences(

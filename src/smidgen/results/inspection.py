@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from smidgen.data.inputs import takes_images
 from smidgen.ir import Graph, Node, Type, Value
 from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.quantization import GivenPixels, PixelChoice, known_pixels
+from smidgen.tables import Cell, Table, counted, measured, rows_of
 from smidgen.training.head import layers as numbered
 
 SHOWN_NAMES = 12  # of classes
@@ -63,19 +62,13 @@ class Summary:
     pixels: PixelChoice | None = None  # how pictures enter a float32 model, as far as options or the file say so
     notes: tuple[str, ...] = ()  # on what the file's reader could not take over unchanged
 
+    def table(self) -> Table:
+        """Return a row for each layer."""
+        columns = ("no.", "layer", "op", "output", "MACs", "parameters", "scale", "zero", "weights")
+        totals = ("", f"{len(self.layers)} layers", "", "", f"{self.macs:,}", f"{self.parameters:,}", "", "", "")
+        return Table(self.name, columns, rows_of(map(_row, self.layers)), totals=totals)
+
     def __rich__(self) -> Group:
-        table = Table(title=Text(self.name), title_justify="left", show_footer=True, box=None, pad_edge=False)
-        table.add_column("no.", justify="right")
-        table.add_column("layer", f"{len(self.layers)} layers", overflow="fold")
-        table.add_column("op")
-        table.add_column("output")
-        table.add_column("MACs", f"{self.macs:,}", justify="right")
-        table.add_column("parameters", f"{self.parameters:,}", justify="right")
-        table.add_column("scale", justify="right")
-        table.add_column("zero", justify="right")
-        table.add_column("weights")
-        for layer in self.layers:
-            table.add_row(*_row(layer))
         ends = [f"{what} {_tensor_text(t)}" for what, ts in (("in", self.inputs), ("out", self.outputs)) for t in ts]
         if self.pixels is not None:
             ends.append(f"images: {self.pixels.preprocessing}; {self.pixels}")
@@ -89,7 +82,7 @@ class Summary:
         sizes = f"{self.arithmetic}: {self.parameter_bytes:,} bytes of parameters, {largest}"
         if any(layer.number is not None for layer in self.layers):
             ends.append("no. is the number by which a scheme names a layer")
-        return Group(table, "", *ends, sizes, *self.notes)
+        return Group(self.table(), "", *ends, sizes, *self.notes)
 
 
 def describe(graph: Graph, given: GivenPixels = None) -> Summary:
@@ -137,12 +130,11 @@ def listed(names: tuple[str, ...]) -> str:
     return ", ".join((*names[:SHOWN_NAMES], "…")) if len(names) > SHOWN_NAMES else ", ".join(names)
 
 
-def _row(layer: LayerSummary) -> tuple[str, ...]:
+def _row(layer: LayerSummary) -> tuple[str | Cell, ...]:
     weights = "" if layer.weight_scales == 0 else "per tensor" if layer.weight_scales == 1 else "per channel"
     return (
-        "" if layer.number is None else str(layer.number), layer.name, layer.op, _shape(layer.dtype, layer.shape),
-        f"{layer.macs:,}" if layer.macs else "", f"{layer.parameters:,}" if layer.parameters else "",
-        "" if layer.scale is None else f"{layer.scale:.5g}", "" if layer.zero is None else str(layer.zero), weights,
+        counted(layer.number), layer.name, layer.op, _shape(layer.dtype, layer.shape), counted(layer.macs or None),
+        counted(layer.parameters or None), measured(layer.scale, ".5g"), measured(layer.zero, "d"), weights,
     )  # fmt: skip
 
 

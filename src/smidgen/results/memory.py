@@ -1,6 +1,6 @@
 """A program's memory as data and as pictures: the arena over time, bytes alive at each node, the cost of each layer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -82,13 +82,15 @@ def life_cycle(program: Program) -> LifeCycle:
     """Return the lifetimes and places of a program's plan, node after node."""
     graph, plan, memory = program.graph, program.plan, program.memory
     kinds = kinds_of(graph, plan.buffers)
-    tensors = tuple(
-        ArenaTensor(b.name, kind, b.bytes, offset, b.start, b.end, tuple(v.name for v in b.values), _rows(program, b))
-        for (b, offset), kind in zip(plan.placed, kinds, strict=True)
-    )
+    tensors = []
+    for (b, offset), kind in zip(plan.placed, kinds, strict=True):
+        held = program.schedule.rows(b.values[0]) if b.values else None
+        rows = None if held is None else (held, b.values[0].type.shape[1])
+        names = tuple(v.name for v in b.values)
+        tensors.append(ArenaTensor(b.name, kind, b.bytes, offset, b.start, b.end, names, rows))
     groups = tuple((group.first, group.end) for group in program.schedule.groups)
     nodes = tuple(_node_memories(graph, plan.buffers, kinds, memory.state))
-    return LifeCycle(graph.name, memory, tensors, nodes, groups, _backward(graph), tuple(_layers(program)))
+    return LifeCycle(graph.name, memory, tuple(tensors), nodes, groups, _backward(graph), tuple(_layers(program)))
 
 
 def _backward(graph: Graph) -> int | None:
@@ -114,13 +116,6 @@ def kinds_of(graph: Graph, buffers: tuple[Buffer, ...]) -> tuple[Kind, ...]:
         return "saved" if read & set(buffer.values) else "activation"
 
     return tuple(kind(buffer) for buffer in buffers)
-
-
-def _rows(program: Program, buffer: Buffer) -> tuple[int, int] | None:
-    if not buffer.values:
-        return None
-    held = program.schedule.rows(buffer.values[0])
-    return None if held is None else (held, buffer.values[0].type.shape[1])
 
 
 def _node_memories(
@@ -246,12 +241,9 @@ def draw_layers(cycle: LifeCycle) -> Figure:
     for part, (what, colour) in enumerate((("activations", COLOURS["saved"]), ("weights", COLOURS["state"]))):
         for costs, how, opacity in ((whole, "all of the layer", 0.35), (learned, "what learns", 1.0)):
             if any(map(any, costs)):
-                y = [cost[part] for cost in costs]
-                columns.append(_columns(f"{what}, {how}", names, y, colour, 0.4 * (part - 1), opacity))
+                y, name = tuple(cost[part] for cost in costs), f"{what}, {how}"
+                notes = tuple(f"{layer}\n{name}: {size:,}" for layer, size in zip(names, y, strict=True))
+                side = 0.4 * (part - 1)
+                columns.append(Bars(name, tuple(range(len(y))), y, notes, (colour,), 0.4, side, opacity=opacity))
     title = "What learning a layer costs (analytic: inputs saved and mask bits; weights and biases that change)"
     return Figure(title, (Panel("", tuple(columns), Axis("convolution"), Axis("bytes", 0, unit="bytes")),), 500)
-
-
-def _columns(name: str, names: Sequence[str], y: list[int], colour: str, side: float, opacity: float) -> Bars:
-    notes = tuple(f"{layer}\n{name}: {size:,}" for layer, size in zip(names, y, strict=True))
-    return Bars(name, tuple(range(len(y))), tuple(y), notes, (colour,), 0.4, side, opacity=opacity)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from smidgen.codegen.spelling import identifiers
@@ -16,6 +15,7 @@ from smidgen.ir import Array, Graph
 from smidgen.memory import Memory, Sram
 from smidgen.pipeline import Program
 from smidgen.results import comparison
+from smidgen.tables import Cell, Table, counted
 from smidgen.targets.boards import Clock, shown_time
 from smidgen.targets.device import restart
 from smidgen.targets.host import Host, TimedDevice, start_timed
@@ -39,6 +39,9 @@ class _Cost:
     op: str
     nodes: int
     macs: int
+    unit: ClassVar[str]
+    rate: ClassVar[str]
+    form: ClassVar[str]
 
     @property
     def title(self) -> str:
@@ -50,16 +53,16 @@ class InstructionCost(_Cost):
     """A cost in instructions."""
 
     instructions: int
-    columns: ClassVar[tuple[str, str]] = ("instructions", "per MAC")
+    unit, rate, form = "Instructions", "Per MAC", ","
 
     @property
     def amount(self) -> int:
         return self.instructions
 
     @staticmethod
-    def cells(macs: int, amount: float) -> tuple[str, str]:
-        """Return the amount, and the amount per MAC."""
-        return f"{amount:,}", f"{amount / macs:.2f}" if macs else ""
+    def rated(macs: int, amount: float) -> Cell:
+        """Return the amount per MAC."""
+        return Cell(f"{amount / macs:.2f}", amount / macs)
 
 
 @dataclass(frozen=True)
@@ -67,16 +70,16 @@ class TimeCost(_Cost):
     """A cost in time."""
 
     microseconds: float
-    columns: ClassVar[tuple[str, str]] = ("µs", "MACs per ns")
+    unit, rate, form = "µs", "MACs per ns", ",.1f"
 
     @property
     def amount(self) -> float:
         return self.microseconds
 
     @staticmethod
-    def cells(macs: int, amount: float) -> tuple[str, str]:
-        """Return the amount, and the MACs per nanosecond."""
-        return f"{amount:,.1f}", f"{macs / (1000 * amount):.1f}" if macs and amount else ""
+    def rated(macs: int, amount: float) -> Cell:
+        """Return the MACs per nanosecond."""
+        return Cell(f"{macs / (1000 * amount):.1f}", macs / amount) if amount else Cell("")
 
 
 Cost = TypeVar("Cost", InstructionCost, TimeCost)
@@ -98,23 +101,20 @@ class Costs(Generic[Cost, Number]):
         """The amount that `by_op` and `by_node` divide up."""
         return self.forward if self.step is None else self.step
 
-    def table(self, title: str, costs: Sequence[Cost]) -> Table:
-        """Show some of the costs, with their sum in the footer."""
-        macs, kind = sum(cost.macs for cost in costs), type(costs[0]) if costs else InstructionCost
-        table = Table(title=Text(title), title_justify="left", show_footer=True, box=None, pad_edge=False)
-        total, rate = kind.cells(macs, self.whole)
-        table.add_column("op", "total", overflow="fold")
-        for head, footer in (
-            ("nodes", str(sum(cost.nodes for cost in costs))), ("MACs", f"{macs:,}"), (kind.columns[0], total),
-            ("share", ""), (kind.columns[1], rate),
-        ):  # fmt: skip
-            table.add_column(head, footer, justify="right")
-        for cost in costs:
-            amount, rate = kind.cells(cost.macs, cost.amount)
-            share = f"{cost.amount / (self.whole or 1):.1%}"
-            table.add_row(cost.title, str(cost.nodes), f"{cost.macs:,}" if cost.macs else "", amount, share, rate)
-        table.add_row("between kernels", "", "", kind.cells(0, self.between)[0], "", "")
-        return table
+    def table(self, title: str, costs: Sequence[Cost], folded: bool = True) -> Table:
+        """Return a row for each of some costs and for what lies between the kernels, and their sums."""
+        kind, most = type(costs[0]) if costs else InstructionCost, max((cost.amount for cost in costs), default=1)
+
+        def row(name: str, nodes: int | None, macs: int, amount: float) -> tuple[Cell, ...]:
+            share, rate = amount / (self.whole or 1), kind.rated(macs, amount) if macs else Cell("")
+            spent = Cell(f"{amount:{kind.form}}", amount, amount / most)
+            return Cell(name), counted(nodes), counted(macs or None), spent, Cell(f"{share:.1%}", amount), rate
+
+        rows = [row(cost.title, cost.nodes, cost.macs, cost.amount) for cost in costs]
+        rows.append(row("between kernels", None, 0, self.between))
+        totals = row("total", sum(cost.nodes for cost in costs), sum(cost.macs for cost in costs), self.whole)
+        columns = ("Op", "Nodes", "MACs", kind.unit, "Share", kind.rate)
+        return Table(title, columns, tuple(rows), folded, tuple(cell.text for cell in totals))
 
 
 def count_costs(
@@ -243,21 +243,11 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     step, image = counts.total if program.training else None, device.image
     code, constants = image.flash_bytes - image.constant_bytes, image.constant_bytes
     return Profile(
-        model=program.graph.name,
-        target=program.target.name,
-        compiler=device.compiler,
-        streamed_input=program.sources.streamed_input,
-        sram_bytes=sram.bytes,
-        sram=sram,
-        flash_bytes=image.flash_bytes,
-        flash=Flash(code, constants, flash_parts(program, image)),
-        instructions=count_costs(
-            program.graph, InstructionCost, forward.total, step, (*counts.by_node, counts.between)
-        ),
-        time=estimate_time(device.clock, forward.total, step),
-        plan=program.memory,
-        exact=exact,
-    )
+        program.graph.name, program.target.name, device.compiler, program.sources.streamed_input, sram.bytes, sram,
+        image.flash_bytes, Flash(code, constants, flash_parts(program, image)),
+        count_costs(program.graph, InstructionCost, forward.total, step, (*counts.by_node, counts.between)),
+        estimate_time(device.clock, forward.total, step), program.memory, exact,
+    )  # fmt: skip
 
 
 WARM = 3  # steps until a head that began at zero sends gradients on
@@ -282,25 +272,20 @@ def sample_instructions(program: Program) -> int:
 
 def flash_parts(program: Program, image: Image) -> tuple[FlashPart, ...]:
     """Return what every byte of flash holds, largest first; bytes that no symbol claims come last."""
-    weights = _weights(program)
+    graph, prefix = program.graph, program.sources.prefix
+    names = identifiers((*graph.inputs, *graph.constants, *graph.state), graph.nodes)
+    held = (v for v in (*graph.constants, *graph.state) if v.type.dtype == "int8" and len(v.type.shape) > 1)
+    weights = {f"{prefix}_const_{names[v]}" for v in held}
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     first = min(at for at, _ in image.loads)
     for symbol in image.symbols:
         if symbol.bytes and (symbol.is_code or first <= symbol.address < first + image.flash_bytes):
-            what = _content(symbol, program.sources.prefix, weights)
+            what = _content(symbol, prefix, weights)
             sizes[what] += symbol.bytes
             counts[what] += 1
     parts = tuple(FlashPart(what, counts[what], size) for what, size in sizes.most_common())
     return (*parts, FlashPart(REST, 0, image.flash_bytes - sum(sizes.values())))
-
-
-def _weights(program: Program) -> set[str]:
-    """Return the symbols that hold int8 constants."""
-    graph, prefix = program.graph, program.sources.prefix
-    names = identifiers((*graph.inputs, *graph.constants, *graph.state), graph.nodes)
-    values = (*graph.constants, *graph.state)
-    return {f"{prefix}_const_{names[v]}" for v in values if v.type.dtype == "int8" and len(v.type.shape) > 1}
 
 
 def _content(symbol: Symbol, prefix: str, weights: Iterable[str]) -> str:
@@ -355,18 +340,14 @@ def time_program(program: Program, steps: int = 3, seed: int = 0, runs: int = 50
         restart(device)
         arrays = comparison.random_inputs(program.graph.prediction_inputs, rng)
         forward = _median(device, lambda: device.predict(*arrays), runs)
-        whole = _median(device, _step(program, device, arrays[0]), runs) if program.training else forward
+        whole = forward
         if program.training:
+            _, label = comparison.noise_label(program.graph, 0)
+            whole = _median(device, lambda: device.train(arrays[0], label, comparison.LEARNING_RATE), runs)
             comparison.check_learned(device)
     step = float(whole.sum()) if program.training else None
     times = count_costs(program.graph, TimeCost, float(forward.sum()), step, whole.tolist())
     return TimeProfile(program.graph.name, host.name, host.found_compiler().title, runs, times, exact)
-
-
-def _step(program: Program, device: TimedDevice, image: Array) -> Callable[[], object]:
-    """Return a step on one sample."""
-    _, label = comparison.noise_label(program.graph, 0)
-    return lambda: device.train(image, label, comparison.LEARNING_RATE)
 
 
 def _median(device: TimedDevice, run: Callable[[], object], runs: int) -> Array:

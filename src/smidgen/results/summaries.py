@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +14,9 @@ from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Epoch, Tested
 from smidgen.link import Statistics
-from smidgen.memory import PeakParts
-from smidgen.ops.loss import Loss
-from smidgen.pipeline import Replay
+from smidgen.pipeline import Program
 from smidgen.quantization import PixelChoice, QuantizationReport
-from smidgen.selection.choice import Choice
-from smidgen.selection.rates import ChosenRate
+from smidgen.results.report.training import TrainingRun
 
 TOP = 5  # elements shown
 
@@ -53,14 +52,12 @@ def largest(value: Value, array: Array, file: str | None) -> OutputSummary:
     flat, q = array.reshape(-1), value.type.q
     best = np.argsort(-flat.astype(np.float64), kind="stable")[:TOP]
     scale, zero = (q.one, q.zero) if q is not None and q.axis is None else (1.0, 0)
-    top = tuple(_ranked(int(index), flat[index].item(), scale, zero) for index in best)
+    found = ((int(index), flat[index].item()) for index in best)
+    top = tuple(
+        TopElement(index, *((value, scale * (value - zero)) if math.isfinite(value) else (None, None)))
+        for index, value in found
+    )
     return OutputSummary(value.name, value.type.dtype, value.type.shape, file, top)
-
-
-def _ranked(index: int, value: float, scale: float, zero: int) -> TopElement:
-    if not math.isfinite(value):
-        return TopElement(index, None, None)
-    return TopElement(index, value, scale * (value - zero))
 
 
 @dataclass(frozen=True)
@@ -111,67 +108,76 @@ class QuantizedFile:
 
 @dataclass(frozen=True)
 class CompiledProject:
-    """A project written for a target."""
+    """A program written as a project, and the page its memory is drawn in."""
 
-    model: str
-    target: str
-    folder: str
-    files: tuple[str, ...]
-    peak_bytes: int
-    lower_bound_bytes: int
-    state_bytes: int
-    constant_bytes: int
-    at_peak: PeakParts
-    picture: str | None  # the file its memory is drawn in
-    replay: Replay | None = None
-    project: int | None = None  # numbers that the head reads, where features are projected
+    program: Program
+    folder: Path
+    picture: Path | None = None
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what `--json` shows."""
+        memory, program = self.program.memory, self.program
+        return {
+            "model": program.graph.name, "target": program.target.name, "folder": str(self.folder),
+            "files": sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()),
+            "peak_bytes": memory.peak, "lower_bound_bytes": memory.lower_bound, "state_bytes": memory.state,
+            "constant_bytes": memory.constants, "at_peak": asdict(memory.at_peak),
+            "picture": str(self.picture) if self.picture else None,
+            "replay": asdict(program.replay) if program.replay else None, "project": self._project,
+        }  # fmt: skip
+
+    @property
+    def _project(self) -> int | None:
+        """The numbers that the head reads, where features are projected."""
+        return self.program.training.head.project if self.program.training else None
 
     def __str__(self) -> str:
-        learns = f"{self.state_bytes:,} for what outlives a run, " if self.state_bytes else ""
-        sums = f"\nthe head reads {self.project} sums of all features: give other commands --project {self.project}"
+        memory, program, files = self.program.memory, self.program, self.as_plain()["files"]
+        sums = f"\nthe head reads {self._project} sums of all features: give other commands --project {self._project}"
+        learns = f"{memory.state:,} for what outlives a run, " if memory.state else ""
         return (
-            f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
-            f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
-            f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
-            f"at the peak: {self.at_peak}"
-            + (f"\n{self.replay}" if self.replay else "")
-            + (sums if self.project else "")
+            f"{program.graph.name} for {program.target.name}: {len(files)} files → {self.folder}\n"
+            f"arena {memory.peak:,} bytes of SRAM (at least {memory.lower_bound:,}), "
+            f"{learns}constants {memory.constants:,} bytes of flash\n"
+            f"at the peak: {memory.at_peak}"
+            + (f"\n{program.replay}" if program.replay else "")
+            + (sums if self._project else "")
             + (f"\nmemory drawn in {self.picture}" if self.picture else "")
         )
 
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """A model that learned, and the files it was written to."""
+    """A run that ended, the scheme as it was asked for, and the files it wrote."""
 
-    model: str
+    run: TrainingRun
     scheme: str
-    target: str
-    classes: tuple[str, ...]
-    train_images: int
-    test_images: int
-    learning_rate: float  # of one sample
-    chosen_rate: ChosenRate | None  # None where it was given
-    before: float | None  # None where the loss has no right answers
-    accuracy: float | None
-    epochs: tuple[Epoch, ...]
-    warnings: tuple[str, ...]
-    files: tuple[str, ...]
-    report: str
-    loss: Loss = "softmax"
-    error_before: float | None = None  # the mean loss of a test, where that is not of top-1
-    error: float | None = None
-    choice: Choice | None = None  # of what learns and at which rate, by the samples; None where a scheme was given
+    files: tuple[Path, ...]  # the report last
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what `--json` shows."""
+        run, learned = self.run, self.run.learned
+        return {
+            "model": learned.name, "scheme": self.scheme, "target": run.program.target.name,
+            "classes": run.data.classes, "train_images": len(run.data.train), "test_images": len(run.data.test),
+            "learning_rate": run.course.learning_rate, "chosen_rate": run.chosen and asdict(run.chosen),
+            "before": learned.first.accuracy, "accuracy": learned.last.accuracy,
+            "epochs": list(map(asdict, learned.record)), "warnings": learned.warnings,
+            "files": list(map(str, self.files[:-1])), "report": str(self.files[-1]),
+            "loss": run.options.loss, "error_before": learned.first.error, "error": learned.last.error,
+            "choice": run.choice and asdict(run.choice),
+        }  # fmt: skip
 
     def __str__(self) -> str:
-        labels = f"{len(self.classes)} classes" if self.classes else f"loss {self.loss}"
-        data = f"{labels}, {self.train_images:,} samples to learn from, {self.test_images:,} to test"
-        lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
-        if self.chosen_rate is not None:
-            lines.append(self.chosen_rate.verdict)
-        lines.append(f"before     {Tested(self.before, self.error_before)}")
-        lines.append(str(self.epochs[-1]))  # those before are shown as they end
-        return "\n".join([*lines, f"written to {', '.join(self.files)}", f"report in {self.report}"])
+        run, learned = self.run, self.run.learned
+        labels = f"{len(run.data.classes)} classes" if run.data.classes else f"loss {run.options.loss}"
+        data = f"{labels}, {len(run.data.train):,} samples to learn from, {len(run.data.test):,} to test"
+        lines = [f"{learned.name} with {self.scheme} on {run.program.target.name}: {data}"]
+        if run.chosen is not None:
+            lines.append(run.chosen.verdict)
+        lines += [f"before     {learned.first}", str(learned.record[-1])]  # epochs before are shown as they end
+        *files, report = map(str, self.files)
+        return "\n".join([*lines, f"written to {', '.join(files)}", f"report in {report}"])
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from smidgen.data.files import write_whole
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph
 from smidgen.records import RecordError, from_plain, parse_object
+from smidgen.tables import Brief, bars
 from smidgen.training.head import layers
 from smidgen.training.published import LayerShape
 from smidgen.training.scheme import Scheme
@@ -66,8 +67,8 @@ class BitsTried:
     accuracy: float
 
 
-@dataclass(frozen=True)
-class Contributions:
+@dataclass(frozen=True, repr=False)
+class Contributions(Brief):
     """Accuracies are top-1 on images held back, from 0 to 1, averaged over seeds; gains are their differences.
 
     The weights of a layer were learned beside the last `base` biases, or beside as many as reach the layer where that
@@ -83,6 +84,17 @@ class Contributions:
     bits: tuple[BitsTried, ...]  # ascending; empty where it was not tried
     left_out: tuple[str, ...] = ()  # what a quick analysis did not measure, in words
     averaged: tuple[Conditions, ...] = ()  # of further analyses whose accuracies went into the same means
+
+    def __str__(self) -> str:
+        how = f"measured on {self.conditions.data}" if self.measured else "by rule, not measured"
+        return f"{self.model}: {len(self.depths)} depths of biases, {len(self.shares)} shares of weights, {how}"
+
+    def picture(self) -> str:
+        """Draw what the weights of each layer add at each share."""
+        gains = [self.weights_gain(one.layer, one.share) for one in self.shares]
+        names = (f"{one.share} of layer {one.layer}" for one in self.shares)
+        notes = [f"{name}: {100 * gain:+.2f} points" for name, gain in zip(names, gains, strict=True)]
+        return bars("what weights add, layer after layer", gains, notes)
 
     @property
     def measured(self) -> bool:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from smidgen.memory import Memory
+from smidgen.tables import Brief
 from smidgen.training.scheme import Scheme
 
 Method = Literal["exact", "evolutionary", "random"]
@@ -30,8 +31,8 @@ class Improvement:
     gain: float
 
 
-@dataclass(frozen=True)
-class Found:
+@dataclass(frozen=True, repr=False)
+class Found(Brief):
     """A scheme found for a budget: its cost, its predicted gain, and how it was found."""
 
     model: str
@@ -88,8 +89,8 @@ class Found:
         return f"{how}; none that fits can gain more than {100 * self.best_possible:+.2f}"
 
 
-@dataclass(frozen=True)
-class Pareto:
+@dataclass(frozen=True, repr=False)
+class Pareto(Brief):
     """The best scheme found for each of some budgets: each takes more than the one before, and gains more."""
 
     model: str

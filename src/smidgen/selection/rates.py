@@ -20,6 +20,7 @@ from smidgen.ops.loss import MeanLoss
 from smidgen.ops.losses import loss_of
 from smidgen.pipeline import Program
 from smidgen.selection.trials import hold_back
+from smidgen.tables import Brief
 from smidgen.targets.device import Device, share_out
 from smidgen.threads import threads_for
 
@@ -55,8 +56,8 @@ class RateTrial:
         return f"{of_batch(self.learning_rate):>9}  {self.steps:>4} steps  {loss}"
 
 
-@dataclass(frozen=True)
-class ChosenRate:
+@dataclass(frozen=True, repr=False)
+class ChosenRate(Brief):
     """The learning rate of one sample that short trials recommend, and these trials in ascending order of rates."""
 
     learning_rate: float

@@ -11,17 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.codegen import (
-    PORTABLE,
-    Sources,
-    interface,
-    kept_fields,
-    link_files,
-    link_header,
-    ring_header,
-    serves,
-    store_files,
-)
+from smidgen import codegen
+from smidgen.codegen import Sources
 from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
@@ -30,7 +21,7 @@ from smidgen.targets import device, toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
-from smidgen.targets.image import Image, StackBound, bound_stack, read_image
+from smidgen.targets.image import Image, bound_stack, read_image
 from smidgen.targets.qemu import QemuBoard
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start_files
 
@@ -69,7 +60,7 @@ class BoardTarget(device.Target):
         """Faster kernels take the place of portable ones: those in packed arithmetic where words may lie anywhere."""
         packed = self.board.core.dsp and self.board.core.unaligned
         faster = {"scalar": not packed, "cortex_m": packed, "helium": self.board.core.helium and packed}
-        return (*PORTABLE, *(folder for folder, fits in faster.items() if fits))
+        return (*codegen.PORTABLE, *(folder for folder, fits in faster.items() if fits))
 
     @property
     def largest_budget(self) -> int:
@@ -87,13 +78,20 @@ class BoardTarget(device.Target):
         _fit(graph, sources, board, "flash", sources.constant_bytes, f"constants {sources.constant_bytes:,}")
 
     def build(self, graph: Graph, sources: Sources, main: Mapping[str, str] | None = None) -> Path:
-        """Build the firmware of a program, with a main that serves the host; its stack fits what is reserved.
+        """Build the firmware of a program, with a main that codegen.serves the host; its stack fits what is reserved.
 
         `main` are the files of another one.
         """
         try:
             linked = self._link(graph, sources, main)
-            _fit_stack(graph, self.board, bound_stack(linked))
+            bound, board = bound_stack(linked), self.board
+            if bound.bytes > board.stack:
+                calls = ", ".join(f"{name} {frame:,}" for name, frame in bound.path if frame)
+                raise TargetError(
+                    f"the stack of {graph.name} can grow to {bound.bytes:,} bytes, {board.name} reserves "
+                    f"{board.stack:,}: {calls}. Reserve more with Board(stack=…), for smidgen profile with --stack "
+                    f"{-(-bound.bytes // KIB)}KB."
+                )
             return linked
         except TargetError as error:
             if not re.search(r"will not fit in region|overflowed by|overlaps", str(error)):
@@ -114,32 +112,36 @@ class BoardTarget(device.Target):
         cache = Cache(self.cache, toolchain.find(self.toolchain, self.board.core))
         serving = main or {"serve.c": self.server(graph, sources)}
         link = toolchain.link_flags(self.toolchain, self.board.core)
-        kept = kept_fields(sources) if "flash.c" in serving else {}
+        kept = codegen.kept_fields(sources) if "flash.c" in serving else {}
         files = {**sources.interface_headers, **sources.files, **start_files(self.board, kept), **serving}
         own = [name for name in files if name.endswith(".c")]
         return cache.build(".elf", files, "-I.", "-T", "board.ld", *link, *own, *sources.objects(cache))
 
     def server(self, graph: Graph, sources: Sources) -> str:
-        """Return the main that serves the host."""
+        """Return the main that codegen.serves the host."""
         inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
         sizes = {"input_bytes": inputs, "output_bytes": outputs, "piped": int(self.board.core.helium)}
-        return render_board(self.board, "serve.c", {**interface(graph, sources), **sizes})
+        return render_board(self.board, "serve.c", {**codegen.interface(graph, sources), **sizes})
 
     def linked(self, graph: Graph, sources: Sources, keeps: bool = True) -> Path:
-        """Return the firmware of a program that serves a host over a link, as its project's example does.
+        """Return the firmware of a program that codegen.serves a host over a link, as its project's example does.
 
         It keeps what it learned in the board's flash, or nothing.
         """
-        main = {**self._example(graph, sources), **link_header(graph, sources), **link_files()}
-        main |= ring_header(graph, sources.latent, sources.prefix)
-        store = store_files() if sources.learns else {}
+        main = {**self._example(graph, sources), **codegen.link_header(graph, sources), **codegen.link_files()}
+        main |= codegen.ring_header(graph, sources.latent, sources.prefix)
+        store = codegen.store_files() if sources.learns else {}
         main |= {Path(name).name: text for name, text in store.items() if name.startswith("smidgen/")}
         return self.build(graph, sources, {**main, "main.c": SWITCHES.format(keeps) + main["main.c"]})
 
     def _example(self, graph: Graph, sources: Sources) -> dict[str, str]:
         """Return the example of a project, what it includes, and a driver for the flash of an emulated board."""
-        names = ("main.c", *(("port.h",) if serves(graph) else ()), *(("keep.h", "flash.c") if sources.learns else ()))
-        fields = {**interface(graph, sources), **kept_fields(sources)}
+        names = (
+            "main.c",
+            *(("port.h",) if codegen.serves(graph) else ()),
+            *(("keep.h", "flash.c") if sources.learns else ()),
+        )
+        fields = {**codegen.interface(graph, sources), **codegen.kept_fields(sources)}
         return {name: render_board(self.board, name, fields) for name in names}
 
     def start(self, graph: Graph, sources: Sources) -> BoardDevice:
@@ -151,7 +153,7 @@ class BoardTarget(device.Target):
         flags = {f"{kind}_flags": " ".join(toolchain.core_flags(kind, core)) for kind in TOOLCHAINS}
         link = {f"{kind}_link": " ".join(toolchain.link_flags(kind, core)) for kind in TOOLCHAINS}
         optional = [flag for flag in toolchain.FLAGS if flag != "-Werror"]
-        kept = kept_fields(sources)
+        kept = codegen.kept_fields(sources)
         every = {**fields, **flags, **link, **kept, "flags": " ".join(optional)}
         board = {**start_files(self.board, kept), **self._example(graph, sources)}
         files = {f"board/{name}": text for name, text in board.items()}
@@ -170,16 +172,6 @@ def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, p
         way = ", ".join(way for way, helps in ways.items() if helps)
         figures = f"{graph.name} needs {needed:,} bytes of {what}, {board.name} has {there:,}: {parts}"
         raise TargetError(f"{figures}. {way[0].upper()}{way[1:]}.")
-
-
-def _fit_stack(graph: Graph, board: Board, bound: StackBound) -> None:
-    """Raise TargetError unless the stack that is reserved is as large as the program's can grow."""
-    if bound.bytes > board.stack:
-        calls = ", ".join(f"{name} {frame:,}" for name, frame in bound.path if frame)
-        raise TargetError(
-            f"the stack of {graph.name} can grow to {bound.bytes:,} bytes, {board.name} reserves {board.stack:,}: "
-            f"{calls}. Reserve more with Board(stack=…), for smidgen profile with --stack {-(-bound.bytes // KIB)}KB."
-        )
 
 
 @dataclass(frozen=True)

@@ -202,10 +202,6 @@ class CallGraph:
             elif found is function and address == function.address and function.frame:
                 yield function  # itself, from its first instruction on; without a frame that is a loop
 
-    def callees(self, function: Function) -> tuple[Function, ...]:
-        """Return the functions that this one may call or jump to."""
-        return (*self._named(function), *(self._pointed if function.through_pointer else ()))
-
     def deepest(self, start: Function) -> StackBound:
         """Return the calls from this function on that use most."""
         return self._deepest(start, (), {})
@@ -217,7 +213,8 @@ class CallGraph:
         if function.frame < 0:
             raise TargetError(f"the stack of the program has no bound: {function.name} decides its frame as it runs")
         if function.address not in known:
-            inner = (self._deepest(callee, (*callers, function), known) for callee in self.callees(function))
+            callees = (*self._named(function), *(self._pointed if function.through_pointer else ()))
+            inner = (self._deepest(callee, (*callers, function), known) for callee in callees)
             most = max(inner, key=lambda bound: bound.bytes, default=StackBound(0, ()))
             path = ((function.name, function.frame), *most.path)
             known[function.address] = StackBound(function.frame + most.bytes, path)
@@ -233,13 +230,10 @@ def _functions(image: Image) -> Iterator[Function]:
         address, end = symbol.address, symbol.address + symbol.bytes if symbol.bytes else following
         parts = _parts(address, end, image.marks)
         found = [effect for start, stop in parts for effect in effects(image.code, text.address, start, stop)]
-        yield _function(symbol.name, address, end, found)
-
-
-def _function(name: str, address: int, end: int, found: list[Effect]) -> Function:
-    frame = -1 if any(e.kind == "unknown push" for e in found) else sum(e.value for e in found if e.kind == "push")
-    branches = (e.value for e in found if e.kind == "branch" and not address < e.value < end)
-    return Function(name, address, end, frame, tuple(branches), any(e.kind == "pointer" for e in found))
+        unknown = any(e.kind == "unknown push" for e in found)
+        frame = -1 if unknown else sum(e.value for e in found if e.kind == "push")
+        branches = tuple(e.value for e in found if e.kind == "branch" and not address < e.value < end)
+        yield Function(symbol.name, address, end, frame, branches, any(e.kind == "pointer" for e in found))
 
 
 def _parts(start: int, end: int, marks: Sequence[tuple[int, bool]]) -> Iterator[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 Kind = Literal["push", "unknown push", "branch", "pointer"]
@@ -124,6 +125,13 @@ def _modified(immediate: int) -> int:
 ZERO, RA, SP = 0, 1, 2
 LOAD, IMMEDIATE, AUIPC, REGISTER, LUI, BRANCH, JALR, JAL, SYSTEM = 0x03, 0x13, 0x17, 0x33, 0x37, 0x63, 0x67, 0x6F, 0x73
 Known = dict[int, int | None]  # what registers hold; None: something near an address that was known
+Bits = tuple[tuple[int, int], ...]
+WIDE_JUMP: Bits = (
+    (31, 20), *((bit, bit) for bit in range(12, 20)), (20, 11), *((bit + 20, bit) for bit in range(1, 11)),
+)  # fmt: skip
+WIDE_TURN: Bits = (
+    (31, 12), (7, 11), *((bit + 20, bit) for bit in range(5, 11)), *((bit + 7, bit) for bit in range(1, 5)),
+)  # fmt: skip
 WRITES = (LOAD, IMMEDIATE, AUIPC, REGISTER, LUI, JALR, JAL, SYSTEM)  # opcodes of instructions that write a register
 
 
@@ -163,9 +171,9 @@ def _riscv_wide(word: int, at: int, known: Known) -> Effect | None:
     if opcode in WRITES:
         known.pop(target, None)
     if opcode == BRANCH:
-        return Effect("branch", at + _branch_offset(word))
+        return Effect("branch", at + _offset(word, WIDE_TURN))
     if opcode == JAL:
-        return Effect("branch", at + _jump_offset(word))
+        return Effect("branch", at + _offset(word, WIDE_JUMP))
     if opcode == JALR:
         return _through(first, target, before, signed(word >> 20, 12))
     if opcode in (LUI, AUIPC):
@@ -209,12 +217,10 @@ def _through(register: int, link: int, known: Known, offset: int) -> Effect | No
 def _add_immediate(word: int, at: int, known: Known) -> Effect | None:
     """C.ADDI: a register and a small number."""
     target, value = word >> 7 & 0x1F, signed(word >> 12 & 1, 1) * 32 | word >> 2 & 0x1F
-    if target == SP:
-        return _moved(value)
     before = known.get(target)
-    if before is not None:
+    if before is not None and target != SP:
         known[target] = before + value
-    return None
+    return _moved(value) if target == SP else None
 
 
 def _load_immediate(word: int, at: int, known: Known) -> Effect | None:
@@ -234,16 +240,17 @@ def _load_upper(word: int, at: int, known: Known) -> Effect | None:
     return None
 
 
-def _jump(word: int, at: int, known: Known) -> Effect | None:
-    """C.J and C.JAL."""
-    bits = ((12, 11), (11, 4), (10, 9), (9, 8), (8, 10), (7, 6), (6, 7), (5, 3), (4, 2), (3, 1), (2, 5))
-    return Effect("branch", at + signed(sum((word >> source & 1) << place for source, place in bits), 12))
+JUMP = ((12, 11), (11, 4), (10, 9), (9, 8), (8, 10), (7, 6), (6, 7), (5, 3), (4, 2), (3, 1), (2, 5))  # C.J, C.JAL
+TURN = ((12, 8), (11, 4), (10, 3), (6, 7), (5, 6), (4, 2), (3, 1), (2, 5))  # C.BEQZ, C.BNEZ
 
 
-def _riscv_branch(word: int, at: int, known: Known) -> Effect | None:
-    """C.BEQZ and C.BNEZ."""
-    bits = ((12, 8), (11, 4), (10, 3), (6, 7), (5, 6), (4, 2), (3, 1), (2, 5))
-    return Effect("branch", at + signed(sum((word >> source & 1) << place for source, place in bits), 9))
+def _branch(bits: Bits, word: int, at: int, known: Known) -> Effect:
+    return Effect("branch", at + _offset(word, bits))
+
+
+def _offset(word: int, bits: Bits) -> int:
+    """Return a signed offset whose bits lie scattered in a word: from where to where, the sign first."""
+    return signed(sum((word >> source & 1) << place for source, place in bits), bits[0][1] + 1)
 
 
 def _low_register(word: int, at: int, known: Known) -> Effect | None:
@@ -276,17 +283,8 @@ def _move(word: int, at: int, known: Known) -> Effect | None:
 
 _RISCV_NARROW: Mapping[tuple[int, int], Callable[[int, int, Known], Effect | None]] = {
     (0, 0): _low_register, (0, 2): _low_register,
-    (1, 0): _add_immediate, (1, 1): _jump, (1, 2): _load_immediate, (1, 3): _load_upper, (1, 4): _low_register,
-    (1, 5): _jump, (1, 6): _riscv_branch, (1, 7): _riscv_branch,
+    (1, 0): _add_immediate, (1, 2): _load_immediate, (1, 3): _load_upper, (1, 4): _low_register,
+    **dict.fromkeys(((1, 1), (1, 5)), partial(_branch, JUMP)),
+    **dict.fromkeys(((1, 6), (1, 7)), partial(_branch, TURN)),
     (2, 0): _any_register, (2, 2): _any_register, (2, 4): _move,
 }  # fmt: skip
-
-
-def _jump_offset(word: int) -> int:
-    low, middle, bit = word >> 21 & 0x3FF, word >> 12 & 0xFF, word >> 20 & 1
-    return signed((word >> 31) << 20 | middle << 12 | bit << 11 | low << 1, 21)
-
-
-def _branch_offset(word: int) -> int:
-    high, low, bit = word >> 25 & 0x3F, word >> 8 & 0xF, word >> 7 & 1
-    return signed((word >> 31) << 12 | bit << 11 | high << 5 | low << 1, 13)

@@ -14,6 +14,7 @@ from unicorn import unicorn_const as uc
 from smidgen.codegen import SECTOR_BYTES, is_source
 from smidgen.codegen.project import LISTING
 from smidgen.compiler import Cache
+from smidgen.data.files import read_text
 from smidgen.errors import InputError, TargetError
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
@@ -206,7 +207,7 @@ class BoardProject:
         """Its firmware, as `make LINK=1 KEEPS=1` builds it."""
         target = self.target
         paths = sorted(path for folder in FOLDERS for path in (self.folder / folder).glob("*") if path.is_file())
-        files = {str(path.relative_to(self.folder)): _text(path) for path in paths}
+        files = {str(path.relative_to(self.folder)): read_text(path) for path in paths}
         own = (name for name in files if is_source(name))
         cache = Cache(target.cache, toolchain.find(target.toolchain, target.board.core))
         link = toolchain.link_flags(target.toolchain, target.board.core)
@@ -223,7 +224,7 @@ def read_project(folder: Path, name: str) -> BoardProject:
         raise InputError(f"{folder} is not a project that Smidgen wrote; {way}")
     if not (folder / SCRIPT).is_file():
         raise InputError(f"{folder} is a project for this machine: `make` it and take exec:{folder}/example; or {way}")
-    script = _text(folder / SCRIPT)
+    script = read_text(folder / SCRIPT)
     named, memory = _BOARD.match(script), {found[1]: found for found in _MEMORY.finditer(script)}
     if named is None or memory.keys() != {"FLASH", "SRAM"}:
         raise InputError(f"{folder / SCRIPT} does not name its board and memory; {way}")
@@ -231,13 +232,5 @@ def read_project(folder: Path, name: str) -> BoardProject:
         raise InputError(f"{folder} was compiled for {named[1]}, not for {name}; take emulated:{named[1]}, or {way}")
     flash, sram = (Region(int(memory[what][2], 16), int(memory[what][3])) for what in ("FLASH", "SRAM"))
     board: Board = replace(BOARDS[name], flash=flash, sram=sram)
-    aligned = "strict_align" in _text(folder / "Makefile")
+    aligned = "strict_align" in read_text(folder / "Makefile")
     return BoardProject(folder, BoardTarget(aligned_only(board) if aligned else board))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InputError(f"{path} cannot be read: {reason}") from None

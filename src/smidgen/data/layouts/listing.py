@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from smidgen.data.files import Box, SampleFile, Tree
-from smidgen.data.samples import MAX_CLASSES, Data, DataError, repeated
+from smidgen.data.samples import MAX_CLASSES, DataError, Given, repeated
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Layout:
 
     name: str
     marks: tuple[str, ...]
-    read: Callable[[Tree], Listing | Data]
+    read: Callable[[Tree], Listing | Given]
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,22 @@
 """Sections of a report on how a model learned and how good it is afterwards, and the page of a test."""
 
-import base64
-import io
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-from PIL import Image
-
 from smidgen.data import Data, Samples
+from smidgen.data.samples import data_address
 from smidgen.errors import InputError
-from smidgen.inference import (
-    CellsTested,
-    ClassesTested,
-    ClassTested,
-    LabelsTested,
-    NumbersTested,
-    Prediction,
-    ReconstructionTested,
-    Tested,
-    predict,
-    test,
-)
-from smidgen.ir import Array, Graph
+from smidgen.inference import Prediction, Tested, predict, test
+from smidgen.ir import Graph
 from smidgen.learning import Epoch, learned_graph
 from smidgen.learning import Tested as CourseTested
 from smidgen.pipeline import Program
 from smidgen.results.figures import BLACK, CRIMSON, Axis, Figure, Note, Panel, Polyline
 from smidgen.results.report import page
-from smidgen.selection.rates import BATCH, ChosenRate, RateTrial
+from smidgen.selection.rates import BATCH, ChosenRate
+from smidgen.tables import Matrix, Table, counted, measured, percent, rows_of
 
 LARGEST = 30  # classes of a matrix that a page has room for
 SHOWN = 12  # samples
-SIDE = 176  # pixels of a picture's short side: twice what the page shows, for screens of many pixels
-SMALL = 64  # pixels: up to this side a picture keeps its size
-QUALITY = 82  # of JPEG
 LONGEST = 90  # letters of an answer
 
 
@@ -47,14 +30,18 @@ def how_good(before: CourseTested, after: CourseTested, tests: str) -> page.KeyN
 
 def learning_section(before: CourseTested, epochs: Sequence[Epoch], chosen: ChosenRate | None) -> page.Section:
     """Show the loss over the epochs, the tests between them, and the rates that were tried before."""
-    rows = page.rows_of(
-        (page.counted(one.number), _loss(one.loss), page.percent(one.accuracy), _loss(one.error)) for one in epochs
+    rows = rows_of(
+        (counted(one.number), measured(one.loss, ".4f"), percent(one.accuracy), measured(one.error, ".4f"))
+        for one in epochs
     )
-    tables = [page.Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)]
+    tables = [Table("Every epoch", ("Epoch", "Mean loss", "Right in the test", "Error of the test"), rows)]
     caption = f"The mean loss went from {epochs[0].loss:.3f} in the first epoch to {epochs[-1].loss:.3f} in the last."
     if chosen is not None:
-        rows = page.rows_of((_rate(one), page.counted(one.steps), _loss(one.loss)) for one in chosen.trials)
-        tables.append(page.Table("Learning rates that were tried", ("Rate of a batch of 256", "Steps", "Loss"), rows))
+        rows = rows_of(
+            (measured(BATCH * one.learning_rate, ".4g"), counted(one.steps), measured(one.loss, ".4f"))
+            for one in chosen.trials
+        )
+        tables.append(Table("Learning rates that were tried", ("Rate of a batch of 256", "Steps", "Loss"), rows))
         caption += f" {_sentence(chosen.verdict)}"
     chart = page.Chart(draw_learning(before, epochs, chosen), caption, tuple(tables))
     intro = "One sample at a time, as they come to a device; none of the test is among them."
@@ -101,14 +88,6 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _rate(trial: RateTrial) -> page.TableCell:
-    return page.TableCell(f"{BATCH * trial.learning_rate:.4g}", trial.learning_rate)
-
-
-def _loss(loss: float | None) -> page.TableCell:
-    return page.TableCell("") if loss is None else page.TableCell(f"{loss:.4f}", loss)
-
-
 def before_learning(program: Program) -> Graph:
     """Return the model that a program is before its first step."""
     if program.training is None:
@@ -138,45 +117,9 @@ def draw_tested(tested: Tested) -> str:
 
 
 def _judged(tested: Tested) -> Iterator[page.Block]:
-    """Show the results of a test; long tables are folded."""
-    match tested:
-        case ClassesTested() | CellsTested():
-            yield _confusion(tuple(one.name for one in tested.classes), tested.confusion)
-            yield _shares(tested.classes, "class")
-        case LabelsTested():
-            yield _shares(tested.outputs, "output")
-        case NumbersTested():
-            rows = page.rows_of(
-                (one.name, _loss(one.mean_absolute), _loss(one.root_mean_squared), _loss(one.r_squared))
-                for one in tested.outputs
-            )
-            columns = ("Output", "Mean absolute error", "Root mean squared error", "R²")
-            yield page.Table("Error of each output", columns, rows, folded=len(rows) > LARGEST)
-        case ReconstructionTested():
-            if rows := page.rows_of((one.name, page.counted(one.samples), _loss(one.error)) for one in tested.classes):
-                yield page.Table("Error by class", ("Class", "Samples", "Error"), rows, folded=False)
-
-
-def _confusion(names: tuple[str, ...], confusion: tuple[tuple[int, ...], ...]) -> page.Matrix | page.Table:
-    """Return the confusion matrix with its most frequent mistakes, or all mistakes where it would be too large."""
-    wrong = [(count, i, j) for i, row in enumerate(confusion) for j, count in enumerate(row) if i != j and count]
-    wrong.sort(key=lambda one: (-one[0], one[1:]))
-    if len(names) > LARGEST:
-        shares = [(names[i], names[j], count, count / sum(confusion[i])) for count, i, j in wrong]
-        rows = page.rows_of(
-            (true, predicted, page.counted(count), page.percent(share)) for true, predicted, count, share in shares
-        )
-        return page.Table("Every mistake", ("True class", "Predicted", "Samples", "Share of the class"), rows)
-    worst = (f"{names[i]} for {names[j]}, {count:,} of {sum(confusion[i]):,}" for count, i, j in wrong[:3])
-    return page.Matrix(names, confusion, f"Mistaken most: {'; '.join(worst)}." if wrong else "Nothing is mistaken.")
-
-
-def _shares(classes: tuple[ClassTested, ...], what: str) -> page.Table:
-    rows = page.rows_of(
-        (one.name, page.percent(one.precision), page.percent(one.recall), page.counted(one.samples)) for one in classes
-    )
-    columns = (what.capitalize(), "Precision", "Recall", "Samples")
-    return page.Table(f"Precision and recall by {what}", columns, rows, folded=len(rows) > LARGEST)
+    """Show the results of a test: of a matrix with too many classes its mistakes."""
+    for block in tested.tables():
+        yield block.mistakes() if isinstance(block, Matrix) and len(block.names) > LARGEST else block
 
 
 def show_samples(before: Graph, after: Graph, data: Data) -> page.Gallery:
@@ -214,31 +157,12 @@ def _shown(
     truth = "" if label is None else data.classes[label]
     if data.label_kind == "vectors":
         truth = _shortened(", ".join(f"{number:.4g}" for number in samples.targets[row]))
-    answers = (_answer(one, label) for one in (before, after))
-    return page.ShownSample(f"test sample {place}", picture(samples.images[row]), truth, *answers)
-
-
-def _answer(prediction: Prediction, label: int | None) -> page.Answer:
-    right = prediction.classes[0].index == label if prediction.classes and label is not None else None
-    return page.Answer(_shortened(prediction.text), right)
+    answers = (
+        page.Answer(_shortened(one.text), one.classes[0].index == label if one.classes and label is not None else None)
+        for one in (before, after)
+    )
+    return page.ShownSample(f"test sample {place}", data_address(samples.images[row]), truth, *answers)
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-def picture(sample: Array) -> str:
-    """Return the middle of a picture as a data address, small ones at their size; empty for a sample that is none."""
-    if sample.dtype != np.uint8 or sample.ndim != 3 or sample.shape[2] not in (1, 3):
-        return ""
-    side = min(sample.shape[:2])
-    top, left = ((length - side) // 2 for length in sample.shape[:2])
-    image = Image.fromarray(np.squeeze(sample[top : top + side, left : left + side]))
-    kept, kind = io.BytesIO(), "png" if side <= SMALL else "jpeg"
-    if side > SIDE:
-        image = image.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
-    if kind == "png":
-        image.save(kept, "PNG", optimize=True)
-    else:
-        image.save(kept, "JPEG", quality=QUALITY)
-    return f"data:image/{kind};base64,{base64.b64encode(kept.getvalue()).decode()}"

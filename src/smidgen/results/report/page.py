@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from smidgen.results.figures import BIASES, BLACK, COLOURS, CRIMSON, FROZEN, GAINS, HARMS, STREAMED, Figure
 from smidgen.results.svg import FONT, GRID, INK, Paper, svg
+from smidgen.tables import Matrix, Table
 
 WIDE, SLIM = Paper(960, 84, 12), Paper(400, 64, 8)  # units: what a figure is drawn on for a desk and for a phone
 # The colours of figures by the name they have in the style, which has each in a light and in a dark tone.
@@ -30,31 +31,6 @@ class KeyNumber:
     value: str
     context: str
     share: float | None = None  # of a limit, drawn as a bar; None without one
-
-
-@dataclass(frozen=True)
-class TableCell:
-    """A cell of a table: its text, the number that it is sorted by, and a share of 1 drawn as a bar beside it."""
-
-    text: str
-    number: float | None = None
-    bar: float | None = None
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells under names of columns."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[TableCell, ...], ...]
-    folded: bool = True  # behind a line that opens it
-    kind: ClassVar[str] = "table"
-
-    def is_number(self, column: int) -> bool:
-        """Return whether a column holds numbers, which are aligned to the right."""
-        cells = [row[column] for row in self.rows if row[column].text]
-        return bool(cells) and all(cell.number is not None for cell in cells)
 
 
 @dataclass(frozen=True)
@@ -130,21 +106,6 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Matrix:
-    """A confusion matrix: a row for each true class, a column for each predicted class."""
-
-    names: tuple[str, ...]
-    counts: tuple[tuple[int, ...], ...]
-    caption: str
-    kind: ClassVar[str] = "matrix"
-
-    def shade(self, row: int, column: int) -> int:
-        """Return the share of a row's samples in tenths, from 0 to 10, rounded up."""
-        count, whole = self.counts[row][column], max(sum(self.counts[row]), 1)
-        return -(-10 * count // whole)
-
-
-@dataclass(frozen=True)
 class Fact:
     """A name, its text, and code to copy."""
 
@@ -184,21 +145,6 @@ class Report:
     numbers: tuple[KeyNumber, ...]
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
-
-
-def counted(count: int, bar: float | None = None) -> TableCell:
-    """Return a cell with a whole number."""
-    return TableCell(f"{count:,}", count, bar)
-
-
-def percent(share: float | None, digits: int = 1) -> TableCell:
-    """Return a cell with a share of 1, empty where it is not known."""
-    return TableCell("") if share is None else TableCell(f"{share:.{digits}%}", share, share)
-
-
-def rows_of(rows: Iterable[Iterable[TableCell | str]]) -> tuple[tuple[TableCell, ...], ...]:
-    """Return rows of cells; strings become cells of plain text."""
-    return tuple(tuple(TableCell(one) if isinstance(one, str) else one for one in row) for row in rows)
 
 
 def page_of(title: str, summary: str, figures: Sequence[Figure]) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from smidgen.ir import Graph
 from smidgen.results.choices import draw_contributions, draw_pareto, draw_scheme
 from smidgen.results.inspection import LayerSummary, describe
-from smidgen.results.memory import LABELS, ArenaTensor, LayerCost, LifeCycle, draw_arena, draw_layers
-from smidgen.results.profile import NOTE, Costs, InstructionCost, Profile
-from smidgen.results.report.page import Block, Chart, Part, Section, Stack, Table, TableCell, counted, rows_of
+from smidgen.results.memory import LABELS, LifeCycle, draw_arena, draw_layers
+from smidgen.results.profile import NOTE, Profile
+from smidgen.results.report.page import Block, Chart, Part, Section, Stack
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.found import Pareto
+from smidgen.tables import Cell, Table, counted, rows_of
 from smidgen.targets.boards import Board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme, Trained, layer_memory, resolve
@@ -21,8 +22,9 @@ def network_section(graph: Graph, scheme: Scheme, options: Options) -> Section:
     """Show the layers from the image to the classifier: which learn, how much of each, and what that takes."""
     summary = describe(graph)
     trained = {one.layer: one for one in resolve(scheme, graph, options.seed)}
-    rows = rows_of(_layer(one, trained) for one in summary.layers)
-    columns = ("Layer", "No.", "Computes", "Output", "MACs", "Parameters", "Learns", "Bytes to learn")
+    table, learns = summary.table(), (_learns(one, trained) for one in summary.layers)
+    rows = tuple((*row, *more) for row, more in zip(table.rows, rows_of(learns), strict=True))
+    nodes = Table("Every node of the network", (*table.columns, "learns", "bytes to learn"), rows)
     partly = sum(bool(one.channels) for one in trained.values())
     intro = (
         f"{graph.name} has {len(summary.layers)} nodes, {summary.macs:,} multiply-accumulates and "
@@ -32,25 +34,17 @@ def network_section(graph: Graph, scheme: Scheme, options: Options) -> Section:
     caption = (
         "A column for each layer: above how much of its weights learns, and a dot if biases do; below what it takes."
     )
-    chart = Chart(draw_scheme(graph, scheme, options), caption, (Table("Every node of the network", columns, rows),))
+    chart = Chart(draw_scheme(graph, scheme, options), caption, (nodes,))
     return Section("network", "What learns", intro, (chart,))
 
 
-def _layer(one: LayerSummary, trained: dict[int, Trained]) -> Iterator[TableCell | str]:
-    learns = trained.get(one.number) if one.number is not None else None
-    yield one.name
-    yield "" if one.number is None else counted(one.number)
-    yield one.op
-    yield "×".join(map(str, one.shape[1:] or one.shape))
-    yield counted(one.macs) if one.macs else ""
-    yield counted(one.parameters) if one.parameters else ""
-    yield "" if learns is None else _learns(learns)
-    yield "" if learns is None else counted(layer_memory(learns).total)
-
-
-def _learns(one: Trained) -> str:
-    every = one.node.ins[1].type.shape[-1]
-    return ", ".join(["bias"] * one.bias + [f"{len(one.channels)} of {every} channels"] * bool(one.channels))
+def _learns(layer: LayerSummary, trained: dict[int, Trained]) -> tuple[Cell | str, ...]:
+    """Return what a layer learns, and the bytes that takes."""
+    one = trained.get(layer.number) if layer.number is not None else None
+    if one is None:
+        return "", ""
+    channels = f"{len(one.channels)} of {one.node.ins[1].type.shape[-1]} channels"
+    return ", ".join(["bias"] * one.bias + [channels] * bool(one.channels)), counted(layer_memory(one).total)
 
 
 def contributions_section(contributions: Contributions, pareto: Pareto | None = None) -> Section:
@@ -64,14 +58,6 @@ def contributions_section(contributions: Contributions, pareto: Pareto | None = 
     caption = (
         "To the left the last biases, more and more of them; to the right the weights of each layer, by their share."
     )
-    charts = [Chart(draw_contributions(contributions), caption, (_gains(contributions),))]
-    if pareto is not None:
-        bought = "Each dot is the best scheme that fits the memory below it, by the gains above."
-        charts.append(Chart(draw_pareto(pareto), bought, (_bought(pareto),)))
-    return Section("contributions", "What each part adds", intro, tuple(charts))
-
-
-def _gains(contributions: Contributions) -> Table:
     depths = [
         (f"the last {one.biases} biases", "all", _points(contributions.biases_gain(one.biases)))
         for one in contributions.depths
@@ -80,20 +66,21 @@ def _gains(contributions: Contributions) -> Table:
         (f"weights of layer {one.layer}", str(one.share), _points(contributions.weights_gain(one.layer, one.share)))
         for one in contributions.shares
     ]
-    return Table("What each part adds, in points of top-1", ("Part", "Share", "Gain"), rows_of((*depths, *shares)))
+    gains = Table("What each part adds, in points of top-1", ("Part", "Share", "Gain"), rows_of((*depths, *shares)))
+    charts = [Chart(draw_contributions(contributions), caption, (gains,))]
+    if pareto is not None:
+        bought = "Each dot is the best scheme that fits the memory below it, by the gains above."
+        rows = rows_of(
+            (counted(one.cost), _points(one.gain), counted(one.scheme.biases), counted(one.weight_bits), one.weights)
+            for one in pareto.points
+        )
+        columns = ("Bytes", "Gain in points", "Biases", "Bits of a weight", "Weights, layer:share")
+        charts.append(Chart(draw_pareto(pareto), bought, (Table("What memory buys", columns, rows),)))
+    return Section("contributions", "What each part adds", intro, tuple(charts))
 
 
-def _bought(pareto: Pareto) -> Table:
-    rows = (
-        (counted(one.cost), _points(one.gain), counted(one.scheme.biases), counted(one.weight_bits), one.weights)
-        for one in pareto.points
-    )
-    columns = ("Bytes", "Gain in points", "Biases", "Bits of a weight", "Weights, layer:share")
-    return Table("What memory buys", columns, rows_of(rows))
-
-
-def _points(gain: float) -> TableCell:
-    return TableCell(f"{100 * gain:+.2f}", gain)
+def _points(gain: float) -> Cell:
+    return Cell(f"{100 * gain:+.2f}", gain)
 
 
 def memory_section(
@@ -102,16 +89,32 @@ def memory_section(
     """Show SRAM and flash beside what the board has, where one was measured, and where each tensor lies, and when."""
     blocks: list[Block] = []
     if profile is not None and board is not None:
-        blocks += [_sram(profile, board, budget), _flash(profile, board)]
+        used, largest = profile.sram, sorted(profile.flash.parts, key=lambda part: -part.bytes)
+        sram = (
+            Part("arena", used.arena, "part-0"), Part("what learns", used.state, "tone-state"),
+            Part("stack", used.stack, "part-1"), Part("other data", used.other, "part-2"),
+        )  # fmt: skip
+        blocks.append(Stack(f"SRAM on {board.name}", sram, board.sram.bytes, "of SRAM", budget))
+        named = [(part.what, part.bytes) for part in largest[:FLASH_PARTS]]
+        named.append(("all else", sum(part.bytes for part in largest[FLASH_PARTS:])))
+        parts = tuple(Part(*one, f"part-{place}") for place, one in enumerate(named))
+        blocks.append(Stack(f"Flash on {board.name}", parts, board.flash.bytes, "of flash"))
     caption = (
         "Above, every tensor is a rectangle: its height is its bytes, its width the nodes during which it is needed. "
         "Below, the bytes alive at each node. The forward pass comes first, the backward pass after it."
     )
-    blocks.append(Chart(draw_arena(cycle), caption, (_tensors(cycle), _alive(cycle))))
+    blocks.append(Chart(draw_arena(cycle), caption, tuple(_over_time(cycle))))
     if cycle.layers:
         pale = "Pale is all of the layer, full what learns here: inputs and masks that are saved, weights and biases."
+        learning = (
+            (
+                one.name, counted(one.whole.activations), counted(one.trained.activations),
+                counted(one.whole.parameters), counted(one.trained.parameters),
+            )
+            for one in cycle.layers
+        )  # fmt: skip
         columns = ("Layer", "Inputs saved, all", "Inputs saved, here", "Weights, all", "Weights, here")
-        costs = Table("What learning each layer costs", columns, rows_of(_cost(one) for one in cycle.layers))
+        costs = Table("What learning each layer costs", columns, rows_of(learning))
         blocks.append(Chart(draw_layers(cycle), pale, (costs,)))
     memory = cycle.memory
     bound = "a smaller one" if memory.peak <= memory.lower_bound else f"one below {memory.lower_bound:,}"
@@ -122,47 +125,23 @@ def memory_section(
     return Section("memory", "Memory", intro, tuple(blocks))
 
 
-def _sram(profile: Profile, board: Board, budget: int | None) -> Stack:
-    used = profile.sram
-    parts = (
-        Part("arena", used.arena, "part-0"), Part("what learns", used.state, "tone-state"),
-        Part("stack", used.stack, "part-1"), Part("other data", used.other, "part-2"),
+def _over_time(cycle: LifeCycle) -> Iterator[Table]:
+    """Yield the tensors of the arena, and the bytes alive at each node."""
+    tensors = (
+        (
+            one.name, LABELS[one.kind], counted(one.bytes), counted(one.offset), counted(one.start),
+            counted(one.end - 1), "" if one.rows is None else f"{one.rows[0]} of {one.rows[1]}",
+        )
+        for one in cycle.tensors
     )  # fmt: skip
-    return Stack(f"SRAM on {board.name}", parts, board.sram.bytes, "of SRAM", budget)
-
-
-def _flash(profile: Profile, board: Board) -> Stack:
-    largest = sorted(profile.flash.parts, key=lambda part: -part.bytes)
-    named = [(part.what, part.bytes) for part in largest[:FLASH_PARTS]]
-    named.append(("all else", sum(part.bytes for part in largest[FLASH_PARTS:])))
-    parts = tuple(Part(*one, f"part-{place}") for place, one in enumerate(named))
-    return Stack(f"Flash on {board.name}", parts, board.flash.bytes, "of flash")
-
-
-def _tensors(cycle: LifeCycle) -> Table:
     columns = ("Tensor", "Holds", "Bytes", "Offset", "First node", "Last node", "Rows held")
-    return Table("Every tensor of the arena", columns, rows_of(_tensor(one) for one in cycle.tensors))
-
-
-def _tensor(one: ArenaTensor) -> Iterator[TableCell | str]:
-    yield one.name
-    yield LABELS[one.kind]
-    yield from (counted(number) for number in (one.bytes, one.offset, one.start, one.end - 1))
-    yield "" if one.rows is None else f"{one.rows[0]} of {one.rows[1]}"
-
-
-def _alive(cycle: LifeCycle) -> Table:
+    yield Table("Every tensor of the arena", columns, rows_of(tensors))
     most = max((node.bytes for node in cycle.nodes), default=1)
-    rows = rows_of(
+    alive = (
         (f"{place} {node.name}", node.op, counted(node.bytes, node.bytes / most))
         for place, node in enumerate(cycle.nodes)
     )
-    return Table("Bytes alive at each node", ("Node", "Op", "Bytes"), rows)
-
-
-def _cost(one: LayerCost) -> tuple[TableCell | str, ...]:
-    saved = (one.whole.activations, one.trained.activations)
-    return (one.name, *map(counted, (*saved, one.whole.parameters, one.trained.parameters)))
+    yield Table("Bytes alive at each node", ("Node", "Op", "Bytes"), rows_of(alive))
 
 
 def instructions_section(profile: Profile) -> Section:
@@ -176,22 +155,6 @@ def instructions_section(profile: Profile) -> Section:
     )
     intro = f"{counts.forward:,} instructions for a prediction{step}: {time}, an estimate. {NOTE} {exact}"
     what = "a prediction" if counts.step is None else "a training step"
-    by_op = _counts(f"Instructions of {what}, by op", counts.by_op, counts, False)
-    by_node = _counts(f"Instructions of {what}, node by node", counts.by_node, counts, True)
+    by_op = counts.table(f"Instructions of {what}, by op", counts.by_op, folded=False)
+    by_node = counts.table(f"Instructions of {what}, node by node", counts.by_node)
     return Section("instructions", "Instructions", intro, (by_op, by_node))
-
-
-def _counts(
-    caption: str, costs: tuple[InstructionCost, ...], whole: Costs[InstructionCost, int], folded: bool
-) -> Table:
-    most = max((cost.instructions for cost in costs), default=1)
-    rows = rows_of(
-        (
-            cost.title, counted(cost.instructions, cost.instructions / most),
-            TableCell(f"{cost.instructions / max(whole.whole, 1):.1%}", cost.instructions), counted(cost.nodes),
-            counted(cost.macs) if cost.macs else "",
-            TableCell(f"{cost.instructions / cost.macs:.2f}", cost.instructions / cost.macs) if cost.macs else "",
-        )
-        for cost in costs
-    )  # fmt: skip
-    return Table(caption, ("Op", "Instructions", "Share", "Nodes", "MACs", "Per MAC"), rows, folded)

@@ -16,15 +16,19 @@ from smidgen.learning import Course, Learned
 from smidgen.pipeline import Program
 from smidgen.results.memory import life_cycle
 from smidgen.results.profile import Profile
-from smidgen.results.report.candidates import candidates_section
 from smidgen.results.report.learned import before_learning, how_good, learning_section, quality_section
 from smidgen.results.report.page import Fact, Facts, KeyNumber, Report, Section
 from smidgen.results.report.program import instructions_section, memory_section, network_section
-from smidgen.selection.choice import Choice
-from smidgen.selection.rates import ChosenRate
+from smidgen.selection.choice import Choice, shown
+from smidgen.selection.rates import ChosenRate, of_batch
+from smidgen.tables import Cell, Table, counted, rows_of
 from smidgen.targets.boards import BOARDS, KIB
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
+
+CANDIDATES = (
+    "What learns", "On samples held back", "SRAM in bytes", "Instructions per sample", "Rate", "Judged with",
+)  # fmt: skip
 
 
 def course_facts(course: Course) -> tuple[tuple[str, str], ...]:
@@ -55,6 +59,28 @@ def reproduce_section(
     facts += [Fact(path.name, "SHA-256", hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
     intro = "The same input gives the same bytes: a second run ends with these digests."
     return Section("reproduce", "Do it again", intro, (Facts(tuple(facts)),))
+
+
+def candidates_section(choice: Choice) -> Section:
+    """Show every candidate with its score on samples held back, what it costs, and why one was kept."""
+    intro = f"Kept: {choice}. "
+    if choice.rows:
+        intro += (
+            f"Each candidate learned from some of {choice.samples:,} training samples and was judged on the rest. The "
+            "test samples decided nothing."
+        )
+    rows = rows_of(
+        (
+            f"{row.name}, kept" if place == choice.chosen else row.name,
+            Cell(shown(row, choice.chance), row.score, row.score if choice.chance is not None else None),
+            counted(row.sram_bytes), counted(row.instructions),
+            "" if row.learning_rate is None else of_batch(row.learning_rate),
+            f"{row.judged_with:,} samples" + ("" if row.finalist else ", a shorter trial"),
+        )
+        for place, row in enumerate(choice.rows)
+    )  # fmt: skip
+    table = Table("Candidates, the best first", CANDIDATES, rows, folded=False)
+    return Section("candidates", "What was tried on your samples", intro, (table,) if choice.rows else ())
 
 
 @dataclass(frozen=True, eq=False)
