@@ -310,6 +310,7 @@ async function main() {
   });
   const teaching = new Teaching(session, looking, cards);
   session.addEventListener("change", () => {
+    document.documentElement.dataset.busy = session.busy;
     cards.show();
     showTally(session);
     showCosts(session, Number(the("board", HTMLSelectElement).value));
