@@ -69,7 +69,8 @@ class Wasm(device.Target):
         """A module has room for any program that this machine can plan."""
 
     def start(self, graph: Graph, sources: Sources) -> WasmDevice:
-        return WasmDevice(graph, sources, _engine(), load_module(self.build(graph, sources)))
+        engine = start_engine()
+        return WasmDevice(graph, sources, engine, load_module(engine, self.build(graph, sources)))
 
 
 @cache
@@ -80,9 +81,8 @@ def find_compiler(simd: bool) -> Compiler:
     return cross((sys.executable, "-m", "ziglang", "cc"), (*FLAGS, *((SIMD,) if simd else ())))
 
 
-@cache
-def _engine() -> wasmtime.Engine:
-    """Return the engine that all modules share; TargetError names the extra that brings wasmtime."""
+def start_engine() -> wasmtime.Engine:
+    """Return an engine that runs modules; TargetError names the extra that brings wasmtime."""
     if importlib.util.find_spec("wasmtime") is None:
         raise TargetError("nothing here runs WebAssembly; run: pip install 'smidgen[wasm]'")
     import wasmtime
@@ -90,9 +90,8 @@ def _engine() -> wasmtime.Engine:
     return wasmtime.Engine()
 
 
-def load_module(file: Path) -> wasmtime.Module:
+def load_module(engine: wasmtime.Engine, file: Path) -> wasmtime.Module:
     """Read and compile a module; TargetError unless it is one that Smidgen built."""
-    engine = _engine()
     import wasmtime
 
     try:

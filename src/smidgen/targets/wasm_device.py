@@ -31,8 +31,7 @@ class WasmDevice(device.Device):
         self.graph, self.learns = graph, sources.learns
         self._sources, self._engine, self._module = sources, engine, module
         self._store: wasmtime.Store | None = wasmtime.Store(engine)
-        instance: Any = wasmtime.Instance(self._store, module, [])
-        self._exports = instance.exports(self._store)  # memory and functions
+        self._exports: Any = dict(wasmtime.Instance(self._store, module, []).exports(self._store))  # memory, functions
         self._memory: Array = np.ctypeslib.as_array(self._exports["memory"].get_buffer_ptr(self._store))
         about = self.about()
         if about["fingerprint"] != (own := fingerprint(graph)[:DIGITS]):
@@ -158,7 +157,7 @@ class WasmDevice(device.Device):
 
     def close(self) -> None:
         """Drop the module's memory."""
-        self._memory, self._latent = np.empty(0, np.uint8), ()
+        self._memory, self._latent, self._exports = np.empty(0, np.uint8), (), {}
         self._store = None
 
     def _state(self) -> Array:
@@ -195,8 +194,9 @@ class WasmDevice(device.Device):
     def _call(self, name: str, *arguments: float) -> Any:
         import wasmtime
 
+        store = self._running()
         try:
-            return self._exports[name](self._running(), *arguments)
+            return self._exports[name](store, *arguments)
         except wasmtime.Trap as error:
             reason = str(error).splitlines()[-1].strip()
             raise TargetError(f"{self.graph.name} broke off in {name}: {reason}; start another device") from None

@@ -3,7 +3,7 @@
 #include "accumulate.h"
 
 #include "arithmetic.h"
-#include "vnni.h"
+#include "vec8.h"
 
 /* Rows that are looked through at once, and added at once. */
 enum { RUN = 64, ROWS = 4 };
@@ -149,9 +149,46 @@ static inline void four(int32_t *restrict sums, int32_t c, const int16_t *restri
     }
 }
 
-static void add_rows(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) {
+static void add_any_rows(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) {
     for (int32_t i = 0; i < p->count; i += ROWS) four(sums, c, p->factor + i, p->at + i, rows);
 }
+
+#if defined(SMG_VEC8)
+/* Of two rows, the words of eight channels side by side; the first eight of sixteen, or the others. */
+static inline smg_vec8 two_rows(smg_bytes a, smg_bytes b, int upper) {
+    return smg_vec8_wide(upper ? smg_bytes_high8(a, b) : smg_bytes_low8(a, b));
+}
+
+/* sums[n] += Σ factor[i] * rows[at[i] + n], sixteen sums in registers; fewer than NARROW channels as they come. */
+static void add_rows(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) {
+    if (c % WIDE) {
+        add_any_rows(sums, c, p, rows);
+        return;
+    }
+    for (int32_t n = 0; n < c; n += WIDE) {
+        smg_vec8 low = smg_vec8_load(sums + n), high = smg_vec8_load(sums + n + WIDE / 2);
+        for (int32_t i = 0; i < p->count; i += 2) {
+            const smg_bytes a = smg_bytes_load16(rows + p->at[i] + n), b = smg_bytes_load16(rows + p->at[i + 1] + n);
+            const smg_vec8 factors = smg_vec8_pairs(p->factor + i);
+            low = smg_vec8_multiply(low, two_rows(a, b, 0), factors);
+            high = smg_vec8_multiply(high, two_rows(a, b, 1), factors);
+        }
+        smg_vec8_store(sums + n, low);
+        smg_vec8_store(sums + n + WIDE / 2, high);
+    }
+}
+
+/* The same for NARROW channels. */
+static void add_narrow_rows(int32_t *sums, const picked *p, const int8_t *rows) {
+    smg_vec8 acc = smg_vec8_load(sums);
+    for (int32_t i = 0; i < p->count; i += 2) {
+        const smg_bytes a = smg_bytes_load8(rows + p->at[i]), b = smg_bytes_load8(rows + p->at[i + 1]);
+        acc = smg_vec8_multiply(acc, two_rows(a, b, 0), smg_vec8_pairs(p->factor + i));
+    }
+    smg_vec8_store(sums, acc);
+}
+#else
+static void add_rows(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) { add_any_rows(sums, c, p, rows); }
 
 /* The same for NARROW channels, whose sums stay in registers. */
 static void add_narrow_rows(int32_t *sums, const picked *p, const int8_t *rows) {
@@ -164,6 +201,7 @@ static void add_narrow_rows(int32_t *sums, const picked *p, const int8_t *rows) 
     }
     for (int32_t n = 0; n < NARROW; n++) sums[n] = acc[n];
 }
+#endif
 
 void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, const int8_t *rows, int32_t row_step,
                     int32_t count) {

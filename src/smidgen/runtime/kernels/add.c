@@ -1,7 +1,7 @@
 /* The sum of two tensors in int8. The output may be the first input's memory. */
 #include "smidgen.h"
 
-#include "add_avx2.h"
+#include "add_vec8.h"
 #include "add_vnni.h"
 #include "blocks.h"
 
@@ -12,8 +12,8 @@ void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, in
     if (smg_add_vnni(p, a, b, y, count, HEADROOM)) return;
 #endif
     int32_t start = 0;
-#if defined(SMG_AVX2)
-    start = smg_add_avx2(p, a, b, y, count, HEADROOM);
+#if defined(SMG_VEC8)
+    start = smg_add_vec8(p, a, b, y, count, HEADROOM);
 #endif
     for (; start < count; start += SMG_BLOCK) {
         const int32_t length = smg_min(SMG_BLOCK, count - start);

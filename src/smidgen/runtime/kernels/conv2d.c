@@ -5,7 +5,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
-#include "conv2d_avx2.h"
+#include "conv2d_vec8.h"
 #include "conv2d_vnni.h"
 #include "lanes.h"
 #include "window.h"
@@ -177,8 +177,8 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_we
 #if defined(SMG_VNNI)
     if (smg_conv2d_vnni(p, *x, *w, b, *y, y0, y1)) return;
 #endif
-#if defined(SMG_AVX2)
-    if (smg_conv2d_avx2(p, *x, *w, b, *y, y0, y1)) return;
+#if defined(SMG_VEC8)
+    if (smg_conv2d_vec8(p, *x, *w, b, *y, y0, y1)) return;
 #endif
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
     const int32_t little = y1 - y0 == 1 && k <= SMG_CONV_DEPTH, pixels = (y1 - y0) * p->y_w + SMG_PIXELS - 1;

@@ -6,7 +6,7 @@
 
 #include "arithmetic.h"
 #include "depthwise3_vnni.h"
-#include "depthwise_avx2.h"
+#include "depthwise_vec8.h"
 #include "lanes.h"
 #include "window.h"
 #include "working.h"
@@ -109,9 +109,9 @@ static inline source find(const smg_depthwise_s8_params *p, smg_map x, smg_map y
 #if defined(SMG_VNNI)
     smg_vnni_copy_lanes(from, p->x_h * p->x_w, p->x_c, of->count, to);
     return copied;
-#elif defined(SMG_AVX2)
+#elif defined(SMG_VEC8)
     if (of->count == SMG_LANES) {
-        smg_avx2_copy_lanes(from, p->x_h * p->x_w, p->x_c, to);
+        smg_vec8_copy_lanes(from, p->x_h * p->x_w, p->x_c, to);
         return copied;
     }
 #endif
@@ -145,18 +145,18 @@ static inline int in_sixteens(const smg_depthwise_s8_params *p, smg_map x, smg_w
 }
 #endif
 
-#if defined(SMG_AVX2)
+#if defined(SMG_VEC8)
 /* The same, in eights. */
 static inline int in_eights(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                             int32_t y0, int32_t y1, block of) {
-    smg_avx2_block eight;
-    if (!smg_avx2_begin(p, &eight)) return 0;
+    smg_vec8_block eight;
+    if (!smg_vec8_begin(p, &eight)) return 0;
     for (; of.first < p->y_c; of.first += SMG_LANES) {
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
         const source in_place = {x, p->x_c, of.first}; /* all of it is laid out before any output is */
         const source from = y1 - y0 <= eight.band ? in_place : find(p, x, y, &of);
-        const smg_avx2_source there = {from.map, from.c, from.first};
-        smg_avx2_depthwise(p, there, w, b, y, of.first, of.count, y0, y1, &eight);
+        const smg_vec8_source there = {from.map, from.c, from.first};
+        smg_vec8_depthwise(p, there, w, b, y, of.first, of.count, y0, y1, &eight);
     }
     return 1;
 }
@@ -171,7 +171,7 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
     q.hi = p->hi;
 #if defined(SMG_VNNI)
     if (in_sixteens(p, *x, *w, b, *y, y0, y1, of)) return;
-#elif defined(SMG_AVX2)
+#elif defined(SMG_VEC8)
     if (in_eights(p, *x, *w, b, *y, y0, y1, of)) return;
 #endif
     for (; of.first < p->y_c; of.first += SMG_LANES) {

@@ -2,6 +2,7 @@
 #include "rounding.h"
 
 #include "rounding_vnni.h"
+#include "vec8.h"
 
 /* Elements taken at once, each step of the passage in a loop of its own, which compilers turn into vectors. */
 enum { BLOCK = 64 };
@@ -25,10 +26,18 @@ static inline void unpack(const uint8_t *mask, int32_t count, int8_t *keep) {
 }
 
 static inline void scale(const smg_rounding *r, const int32_t *sums, int32_t c, int32_t count, int32_t *v) {
+    int32_t i = 0;
+#if defined(SMG_VEC8)
+    const smg_vec8 alike = smg_vec8_all(r->multiplier[0]);
+    for (; i + SMG_VEC8_LANES <= count; i += SMG_VEC8_LANES) {
+        const smg_vec8 factors = r->factors > 1 ? smg_vec8_load(r->multiplier + c + i) : alike;
+        smg_vec8_store(v + i, smg_vec8_high_mul(smg_vec8_up(smg_vec8_load(sums + i), r->lift), factors));
+    }
+#endif
     if (r->factors > 1)
-        for (int32_t i = 0; i < count; i++) v[i] = smg_high_mul(smg_shift_left(sums[i], r->lift), r->multiplier[c + i]);
+        for (; i < count; i++) v[i] = smg_high_mul(smg_shift_left(sums[i], r->lift), r->multiplier[c + i]);
     else
-        for (int32_t i = 0; i < count; i++) v[i] = smg_high_mul(smg_shift_left(sums[i], r->lift), r->multiplier[0]);
+        for (; i < count; i++) v[i] = smg_high_mul(smg_shift_left(sums[i], r->lift), r->multiplier[0]);
 }
 
 /* Divide by a power of two, rounding at random; gives the bits that occur before saturation. */
