@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser
+from playwright.sync_api import Page as Tab
 
 from smidgen.data import as_input, load_data, pixel_encoding
 from smidgen.data.files import read_whole
@@ -24,7 +25,7 @@ from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import emulated_line
 from tests.support.browser import DESK, FAINT, MISSED, PHONE, WIDER, browsing, chromium
 from tests.support.once import Once
-from tests.support.play_browser import hold, name_classes, playing, quiet, saved, verdict
+from tests.support.play_browser import CAMERA, hold, name_classes, playing, quiet, saved, verdict
 from tests.support.play_pages import Page, page_of
 from tests.support.shapes import SHAPES, draw_shape
 from tests.support.small_network import small_network
@@ -255,5 +256,57 @@ def test_the_keyboard_alone_teaches(file: str, browser: Browser) -> None:
         shown.keyboard.press("Enter")
         shown.wait_for_function(
             "(count) => document.querySelectorAll('.thumbs button').length === count", arg=count - 1
+        )
+        assert visit.complaints == []
+
+
+def test_what_was_taught_is_there_on_the_next_visit_and_one_tab_keeps_it(file: str, browser: Browser) -> None:
+    with playing(browser, file) as visit:
+        visit.page.click("#start")
+        name_classes(visit.page, "ball", "box")
+        hold(visit.page, 0, 0, 2)
+        hold(visit.page, 1, 1, 2)
+        samples, state = visit.page.inner_text("#tally-learned"), state_of(visit.page)
+        visit.page.wait_for_timeout(1500)  # until it is calm, and kept
+        other = visit.page.context.new_page()
+        other.goto(file)
+        other.wait_for_selector("html[data-ready]")
+        assert "another tab" in other.inner_text("#standing")
+        other.close()
+        visit.page.reload()
+        visit.page.wait_for_selector("html[data-ready]")
+        assert visit.page.inner_text("#tally-learned") == samples
+        assert visit.page.locator(".class input").nth(1).input_value() == "box"
+        assert state_of(visit.page) == state
+        visit.page.click("#clear")
+        quiet(visit.page)
+        assert visit.page.inner_text("#tally-learned") == "no samples"
+        visit.page.click("#undo")
+        quiet(visit.page)
+        assert state_of(visit.page) == state
+        assert visit.complaints == []
+
+
+def state_of(page: Tab) -> bytes:
+    """The state that the page saves."""
+    with page.expect_download() as download:
+        page.click("#save-state")
+    return Path(download.value.path()).read_bytes()
+
+
+FULL = "IDBObjectStore.prototype.put = () => { throw new DOMException('', 'QuotaExceededError'); };"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [(FULL, "no room"), ("Object.defineProperty(window, 'indexedDB', { value: undefined });", "keeps nothing")],
+)
+def test_a_browser_that_keeps_nothing_is_said_to(script: str, words: str, file: str, browser: Browser) -> None:
+    with playing(browser, file, script=CAMERA + ";" + script) as visit:
+        if words == "no room":
+            visit.page.click("#start")
+            hold(visit.page, 0, 0, 1)
+        visit.page.wait_for_function(
+            "(words) => document.querySelector('#standing').textContent.includes(words)", arg=words
         )
         assert visit.complaints == []
