@@ -16,7 +16,7 @@ from smidgen.memory.phases import Phases, check_phases, lay_out_phases
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import PlannedSchedule
 from smidgen.targets import find
-from smidgen.targets.boards import BOARDS, parse_size
+from smidgen.targets.boards import BOARDS, Board, parse_size
 from smidgen.targets.device import Device, Target
 from smidgen.training import Options, Training, build_training, passes
 from smidgen.training.one_pass import with_one_pass
@@ -214,10 +214,12 @@ class Program:
         return codegen.project_files(self.graph, self.sources, board)
 
     def package(self, kind: str) -> dict[str, str | bytes]:
-        """Return a package by path, as arduino, zephyr, platformio, esp-idf, cmsis-pack or cmake take it."""
+        """Return a package by path, as arduino, zephyr, platformio, esp-idf, cmsis-pack, cmake or npm take it."""
         if kind not in list(codegen.PackageKind):
             raise InputError(f"there is no package of kind {kind!r}; known are {', '.join(codegen.PackageKind)}")
         board = BOARDS.get(self.target.name)
+        if kind == codegen.PackageKind.npm:
+            return self._modules(board)
         core = (board.core.title, board.core.isa) if board else None
         return codegen.package_files(
             codegen.PackageKind(kind), self.graph, self.sources, self.sources.arena_bytes, core
@@ -229,6 +231,17 @@ class Program:
         With `export` it is a package for another ecosystem's own tools: see `package`.
         """
         codegen.write_project(self.package(export) if export else self._project(), Path(folder), force)
+
+    def _modules(self, board: Board | None) -> dict[str, str | bytes]:
+        """Return a package of WebAssembly modules."""
+        from smidgen.targets.wasm import Wasm
+
+        if board is not None:
+            raise InputError(
+                f"npm takes WebAssembly, and this program was compiled for {board.name}; compile it for wasm"
+            )
+        where = self.target if isinstance(self.target, Wasm) else Wasm()
+        return codegen.npm_files(self.graph, self.sources, where.built(self.graph, self.sources))
 
     def _project(self) -> dict[str, str | bytes]:
         """Return the project, and what of it is built already."""

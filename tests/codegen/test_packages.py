@@ -43,7 +43,7 @@ def learner(target: Host | BoardTarget | str | None = None) -> Program:
     return compile(inverted_residual(3), "last:2", target or Host(frugal=True), options=OPTIONS)
 
 
-@pytest.mark.parametrize("kind", PackageKind)
+@pytest.mark.parametrize("kind", EXAMPLES)
 def test_a_package_holds_model_kernels_example_licence_and_readme(kind: PackageKind) -> None:
     program = learner()
     files = program.package(kind)
@@ -56,7 +56,7 @@ def test_a_package_holds_model_kernels_example_licence_and_readme(kind: PackageK
         assert isinstance(content, bytes) or not UNFILLED.search(content), path
 
 
-@pytest.mark.parametrize("kind", PackageKind)
+@pytest.mark.parametrize("kind", EXAMPLES)
 def test_a_program_that_does_not_learn_can_be_packaged(kind: PackageKind) -> None:
     files = compile(inverted_residual(3), target=Host(frugal=True)).package(kind)
     example = str(files[EXAMPLES[kind]])

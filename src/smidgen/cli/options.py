@@ -26,7 +26,7 @@ LossName = Literal["auto", "softmax", "sigmoid", "mse", "reconstruction", "cells
 Schedule = Literal["cosine", "constant"]
 ImageInput = Literal["streamed", "buffered"]
 CompilerName = Literal["zig", "gcc"]
-Package = Literal["arduino", "zephyr", "platformio", "esp-idf", "cmsis-pack", "cmake"]
+Package = Literal["arduino", "zephyr", "platformio", "esp-idf", "cmsis-pack", "cmake", "npm"]
 SumsAction = Literal["get", "put", "merge", "forget"]
 SearchMethod = Literal["exact", "evolutionary", "random"]
 CalibrationMethod = Literal["minmax", "average", "percentile", "mse"]
@@ -106,15 +106,16 @@ DataSource = Annotated[
 Target = Annotated[
     str,
     typer.Option(
-        help="host (this machine) or a board: cortex-m7, stm32f746, esp32-c3, …", autocompletion=targets("host")
+        help="host (this machine), wasm (WebAssembly), or a board: cortex-m7, stm32f746, esp32-c3, …",
+        autocompletion=targets("host", "wasm"),
     ),
 ]
 Board = Annotated[str, typer.Option(help="A board: cortex-m7, stm32f746, esp32-c3, …", autocompletion=targets())]
 InferenceTarget = Annotated[
     str | None,
     typer.Option(
-        help="host (C on this machine, the default), reference (numpy, also for float32 models), or a board: …",
-        autocompletion=targets("host", "reference"),
+        help="host (C on this machine, the default), reference (numpy, also for float32 models), wasm, or a board: …",
+        autocompletion=targets("host", "wasm", "reference"),
     ),
 ]
 Input = Annotated[

@@ -14,11 +14,13 @@ from smidgen.errors import InputError
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.results.memory import draw_memory
-from smidgen.results.profile import profile, time_program
+from smidgen.results.modules import ModuleProfile, profile_modules
+from smidgen.results.profile import Profile, TimeProfile, profile, time_program
 from smidgen.results.summaries import CompiledProject
 from smidgen.targets import find, find_board
 from smidgen.targets.device import Target
 from smidgen.targets.host import Host
+from smidgen.targets.wasm import Wasm
 
 
 def compile_(asked: verbs.Compile) -> None:
@@ -26,7 +28,9 @@ def compile_(asked: verbs.Compile) -> None:
     check_project(asked.output, asked.force)
     check_file(asked.picture, asked.force, asked.output)
     where = find_board(asked.target, aligned=True) if asked.aligned else find(asked.target)
-    if asked.export and isinstance(where, Host):
+    if isinstance(where, Host) and asked.export == PackageKind.npm:
+        where = find("wasm")
+    elif isinstance(where, Host) and asked.export:
         where = replace(where, frugal=True)  # C for any core, laid out for a small one
     graph = with_audio(asked, read_model(asked, asked.model, learns=options is not None))
     chosen = choose_scheme(graph, _scheme(asked), asked.budget, where, options, streamed)
@@ -66,25 +70,34 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
 
 def profile_(asked: verbs.Profile) -> None:
     options, image = options_for(asked, asked.model, asked.scheme, asked.budget), asked.image
-    if asked.target == "host":
+    here = asked.target in ("host", "wasm")  # not a board
+    if here:
         given = {"--sram": asked.sram, "--flash": asked.flash, "--stack": asked.stack, "--aligned-only": asked.aligned}
         for option, value in given.items():
             if value:
-                raise InputError(f"{option} applies to boards, and host is this machine; leave it out, or name a board")
-        where: Target = find("host")
+                raise InputError(
+                    f"{option} applies to boards, and {asked.target} is none; leave it out, or name a board"
+                )
+        where: Target = find(asked.target)
     else:
         where = find_board(asked.target, asked.sram, asked.flash, asked.stack, asked.compiler, asked.aligned)
     graph = read_model(asked, asked.model, learns=options is not None)
     streamed = image == "streamed"
-    if image is None and asked.target != "host":
+    if image is None and not here:
         streamed = streams_input(graph, where.working)
     chosen = choose_scheme(graph, asked.scheme, asked.budget, where, options, streamed)
     with spinner(f"compiling {graph.name} for {where.name}"):
         program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=asked.budget)
     with spinner(f"measuring {program.graph.name} on {asked.target}"):
-        timed = asked.target == "host"
-        measured = (program, asked.steps, asked.seed)
-        result = time_program(*measured, asked.runs) if timed else profile(*measured)
+        result = _measured(program, asked)
     if asked.layers and not asked.as_json:
         print_rich(result.layers())
     show(result, asked.as_json)
+
+
+def _measured(program: Program, asked: verbs.Profile) -> Profile | TimeProfile | ModuleProfile:
+    """Measure a program where it runs: on a board, on this machine, or as WebAssembly."""
+    measured = (program, asked.steps, asked.seed)
+    if isinstance(program.target, Host):
+        return time_program(*measured, asked.runs)
+    return profile_modules(*measured, asked.runs) if isinstance(program.target, Wasm) else profile(*measured)

@@ -167,7 +167,7 @@ def _judge(asked: verbs.Train, graph: Graph, data: Data, options: Options, cours
     """Judge candidates for a board's budget on the training samples, or return the choice of the run that goes on."""
     if asked.resume is not None and (known := asked.resume.with_suffix(CHOICE)).exists():
         return read_record(Choice, known)
-    board = find_board(BOARD if asked.target in ("host", "cuda") else asked.target)
+    board = find_board(BOARD if asked.target in ("host", "wasm", "cuda") else asked.target)
     streamed = streams_input(graph, board.working)
     budget, part = parse_size(asked.budget or BUDGET), kept.with_suffix(f"{CHOICE}.part")
     rate = None if asked.rate == AUTO else course.learning_rate

@@ -52,8 +52,8 @@ class Run(given.Limited, given.Overwriting):
     outputs: list[Path] | None = path(None, "A .npy file for each output.", "--output", "-o")
     target: str = option(
         "reference",
-        "Where to run: reference (numpy), host (this machine's C), or a board.",
-        autocompletion=given.targets("reference", "host"),
+        "Where to run: reference (numpy), host (this machine's C), wasm (WebAssembly), or a board.",
+        autocompletion=given.targets("reference", "host", "wasm"),
     )
 
 
@@ -167,8 +167,8 @@ class Train(
     effort: given.Effort = option("normal", "Without --scheme: how much work goes into judging candidates.")
     target: str = option(
         "host",
-        "host (this machine), cuda (the same bytes on a GPU), or a board: cortex-m7, …",
-        autocompletion=given.targets("host", "cuda"),
+        "host (this machine), cuda (the same bytes on a GPU), wasm (WebAssembly), or a board: cortex-m7, …",
+        autocompletion=given.targets("host", "cuda", "wasm"),
     )
     epochs: int = option(12, "How many times to go through the images.")
     rate: given.LearningRate = given.AUTO
@@ -240,7 +240,7 @@ class Play(given.Sounding, given.Naming, given.Overwriting):
 
 
 class Profile(given.Counting, given.Limited):
-    """Measure SRAM, flash, instructions and exactness on an emulated board, or time and exactness on host."""
+    """Measure SRAM, flash, instructions and exactness on an emulated board, or time and exactness on host or wasm."""
 
     model: given.Model
     scheme: given.SchemeName = None
@@ -256,7 +256,7 @@ class Profile(given.Counting, given.Limited):
     compiler: given.CompilerName = option("zig", "Builds the firmware: zig's, or gcc for the board's core.")
     aligned: given.AlignedOnly = False
     layers: bool = option(False, "Also show every node.", "--layers")
-    runs: int = option(50, "Timed runs on host; medians are shown.")
+    runs: int = option(50, "Timed runs on host and wasm; medians are shown.")
 
 
 @dataclass(frozen=True, kw_only=True)

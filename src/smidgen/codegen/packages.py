@@ -12,10 +12,11 @@ from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 
-from smidgen.codegen.entries import ring_header
+from smidgen.codegen.entries import label_facts, ring_header
 from smidgen.codegen.project import link_files, link_header, listed, project_fields, serves, store_files
 from smidgen.codegen.runtime import RUNTIME, is_source, render
 from smidgen.codegen.sources import Sources
+from smidgen.codegen.wasm import module_facts
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 
@@ -34,6 +35,7 @@ class PackageKind(StrEnum):
     esp_idf = "esp-idf"
     cmsis_pack = "cmsis-pack"
     cmake = "cmake"
+    npm = "npm"
 
 
 FLAGGED = (PackageKind.arduino, PackageKind.cmsis_pack)  # whose sources bring the flags: the package cannot
@@ -64,6 +66,25 @@ def package_files(
     if sources.learns:
         files |= {f"extras/{path}": text for path, text in store_files().items() if path.startswith("flash/")}
     return listed({**files, str(about["pack_name"]): _zipped(files)} if kind is PackageKind.cmsis_pack else files)
+
+
+def npm_files(graph: Graph, sources: Sources, modules: Mapping[str, bytes]) -> dict[str, str | bytes]:
+    """Return a package of a program's modules, by path: an ES module around them, its types, and what describes it."""
+    facts, plain = module_facts(graph, sources), re.sub(r"[^\w.-]", "_", graph.name, flags=re.ASCII)
+    name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
+    does = "a network that learns where it runs" if sources.learns else "a quantized network"
+    portable, simd = (-(-len(modules[f"{sources.prefix}{end}"]) // KIB) for end in (".wasm", ".simd.wasm"))
+    label = label_facts(graph, sources.prefix)
+    about = {
+        **facts, "package": f"smidgen-{name}", "version": version("smidgen"), "prefix": sources.prefix,
+        "name": plain, "simd_kb": simd, "portable_kb": portable, "sentence": f"{plain}, {does}, for browsers and Node",
+        "example": {"classes": "0", "nothing": "undefined"}.get(str(label["kind"]), "label"),
+    }  # fmt: skip
+    place = RUNTIME / "project" / "packages" / PackageKind.npm
+    files: dict[str, str | bytes] = {**modules, "LICENSE": _filled("LICENSE", {})}
+    for one in sorted(path.with_suffix("").name for path in place.glob("*.in")):
+        files[one] = _filled(f"npm/{one}", about)
+    return listed(files)
 
 
 def _filled(template: str, fields: Mapping[str, object]) -> str:

@@ -52,7 +52,10 @@ def module_facts(graph: Graph, sources: Sources) -> dict[str, object]:
         "outputs": [_tensor(v.type) for v in graph.outputs],
         "scores": {"output": index, "ending": ending_of(graph), "yes_or_no": says_yes(graph)},
         "pixels": _pixels_of(graph), "audio": _audio_of(audio), "learns": sources.learns,
-        "label": {"kind": label["kind"], "input": graph.inputs.index(_label(graph)) if placed else None},
+        "label": {
+            "kind": label["kind"], "input": graph.inputs.index(_label(graph)) if placed else None,
+            "classes": label.get("classes", 0),
+        },
         "state": {"bytes": sources.state_bytes, "tensors": _state(graph)},
         "saved_bytes": HEAD_BYTES + sources.state_bytes if sources.learns else 0,
         "latent": list(sources.latent), "one_pass": _sums(graph),

@@ -108,4 +108,6 @@ def load_module(engine: wasmtime.Engine, file: Path) -> wasmtime.Module:
     exported = {one.name for one in module.exports}
     if missing := [name for name in WANTED if name not in exported]:
         raise TargetError(f"{file} exports no {missing[0]!r}: it is no module of Smidgen's; compile it again")
+    if foreign := [one.name for one in module.imports]:
+        raise TargetError(f"{file} imports {foreign[0]!r}, and Smidgen's modules import nothing; compile it again")
     return module

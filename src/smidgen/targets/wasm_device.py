@@ -42,6 +42,11 @@ class WasmDevice(device.Device):
         self._call("init")
         self._latent = tuple(self._view("latent", size, i) for i, size in enumerate(sources.latent))
 
+    @property
+    def memory_bytes(self) -> int:
+        """The size of the module's memory, which never grows."""
+        return self._memory.size
+
     def about(self) -> dict[str, Any]:
         """Return what the module says of itself."""
         start = self._call("about")
