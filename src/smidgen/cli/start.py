@@ -5,6 +5,7 @@ The demonstration also learns on an emulated board, and compares the bytes with 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache, partial
@@ -150,7 +151,8 @@ class Demonstration:
         return (
             f"{self.fitted}\n"
             f"on the board  it learned {self.board_steps} images there: top-1 {self.board_before:.0%} before, "
-            f"{self.board_after:.0%} after ({self.board_test_images} to test), {_compared(self.board_equals_host)}"
+            f"{self.board_after:.0%} after ({self.board_test_images} to test), {_compared(self.board_equals_host)}\n"
+            f"teach it in your browser: {shlex.join(('smidgen', 'play', self.fitted.folder))}"
         )
 
 

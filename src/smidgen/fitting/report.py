@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -95,7 +96,12 @@ def _bought(stages: Stages) -> Pareto | None:
 
 
 def _stages(fitted: Fitted) -> Facts:
-    return Facts(tuple(Fact(one.stage, f"{one.said} → {', '.join(one.files)}") for one in fitted.stages))
+    """Return the stages and, where classes were learned, how to go on in a browser."""
+    facts = [Fact(one.stage, f"{one.said} → {', '.join(one.files)}") for one in fitted.stages]
+    if fitted.model.classes:
+        command = shlex.join(("smidgen", "play", fitted.folder))
+        facts.append(Fact("Play with it", "A page that goes on learning, in a browser:", command))
+    return Facts(tuple(facts))
 
 
 def _reproduce(stages: Stages, fitted: Fitted) -> Section:

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 IMPORT = re.compile(r'^import .* from "\./(\w+\.js)";\n', re.MULTILINE)
 QUOTES = "\"'`"
-SPACED = re.compile(r" ?([=,;:{}()?&|<>]) ?")  # not + and −, of which two in a row are another operator
+SPACED = re.compile(r" ?([=,;:{}()?&|<>]) ?| ([-+*]) (?![-+])")  # two of + or − in a row are another operator
 
 
 def bundle(name: str) -> str:
@@ -35,7 +35,13 @@ def _plain(text: str) -> str:
     text = re.sub(r"(^| )// .*$", "", text, flags=re.MULTILINE)
     lines = (line.strip().removeprefix("export ") for line in text.splitlines())
     code = "\n".join(line for line in lines if line and line != "{};")
-    return "".join(part if quoted else SPACED.sub(r"\1", part) for part, quoted in _parts(code))
+    return "".join(part if quoted else _tight(part) for part, quoted in _parts(code))
+
+
+def _tight(code: str) -> str:
+    """Return code that holds no strings without the spaces and line ends that it can do without."""
+    code = SPACED.sub(r"\1\2", code)
+    return re.sub(r"([{,;])\n", r"\1", code).replace(";}", "}")
 
 
 def _parts(code: str) -> Iterator[tuple[str, bool]]:

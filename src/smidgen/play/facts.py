@@ -246,7 +246,8 @@ def _trained(graph: Graph) -> list[TrainedFacts]:
 def _in_words(name: str) -> str:
     """Return the name of a tensor as a page shows it."""
     layer, _, rest = name.removesuffix(".trained").removesuffix(".difference").rpartition(".")
-    return f"{layer} {'weights' if rest == 'w' else 'biases' if rest == 'b' else rest}"
+    kind = {"w": "weights", "b": "biases"}.get(rest.partition("_")[0], rest)
+    return f"{layer} {kind}"
 
 
 def _commands(graph: Graph, asked: Asked) -> Commands:

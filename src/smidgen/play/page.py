@@ -55,9 +55,8 @@ def _render(facts: Facts, described: dict[str, object], packed: str) -> str:
     worker = bundle("worker.js")
     if "</script" in script + worker:
         raise InputError("a script of the page holds the end of a script; write it in two parts")
-    blobs = " blob:" if facts.kind == "audio" else ""  # a microphone's samples come through a script of this kind
     policy = (
-        f"default-src 'none'; script-src '{_digest(script)}' 'wasm-unsafe-eval'{blobs}; worker-src blob:; "
+        f"default-src 'none'; script-src '{_digest(script)}' 'wasm-unsafe-eval'; worker-src blob:; "
         f"style-src '{_digest(style)}'; img-src blob: data:; media-src blob:; base-uri 'none'; form-action 'none'"
     )
     text = json.dumps(described, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

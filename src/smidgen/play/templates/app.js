@@ -1,7 +1,8 @@
 /** The page: what its buttons do. */
 import { fromBase64 } from "./bytes.js";
 import { Calls } from "./calls.js";
-import { chosen, drawCurve, drawSample, duration, part, some, the } from "./dom.js";
+import { chosen, drawCurves, drawSample, duration, part, some, the } from "./dom.js";
+import { keep } from "./keep.js";
 import { Session } from "./session.js";
 import { Camera, Microphone, Motion, sampleIn } from "./sources.js";
 import { takeAlong } from "./take.js";
@@ -103,24 +104,26 @@ class Looking {
   /** @param {Sample} sample */
   #draw(sample) {
     const canvas = the("still", HTMLCanvasElement);
-    if ("rgb" in sample) drawSample({ id: 0, label: 0, held: false, sample, shown: sample.rgb, url: "", name: "" }, canvas);
-    else drawCurve(/** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")), "sound" in sample ? sample.sound : sample.table, getComputedStyle(canvas).getPropertyValue("--accent"));
+    if ("rgb" in sample) drawSample({ id: 0, label: 0, held: false, sample, shown: sample.rgb, name: "" }, canvas);
+    else drawCurves(sample, /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")));
   }
 
   /** Predict what is seen now. */
   async look() {
     const sample = this.now;
     if (!sample || this.asking) return;
+    const { still } = this;
     this.asking = true;
     try {
       const prediction = await this.session.calls.ask("see", { sample });
-      if (this.now) {
+      if (this.now && still === this.still) {
         showPrediction(this.session, prediction);
         part("took").textContent = `A prediction takes ${duration(prediction.ms)} here.`;
       }
     } finally {
       this.asking = false;
     }
+    if (still !== this.still) await this.look();
   }
 
   /** Look again and again. */
@@ -203,17 +206,6 @@ class Teaching {
   }
 }
 
-/** Choose several files. @param {string} accept @returns {Promise<File[]>} */
-function chosenFiles(accept) {
-  const input = document.createElement("input");
-  Object.assign(input, { type: "file", accept, multiple: true });
-  return new Promise((resolve) => {
-    input.onchange = () => resolve(Array.from(input.files ?? []));
-    input.oncancel = () => resolve([]);
-    input.click();
-  });
-}
-
 /** @param {Session} session */
 function wireSteps(session) {
   let seen = 0;
@@ -270,7 +262,7 @@ function wireLooking(facts, session, looking) {
   part("start").onclick = () => trying(() => looking.start());
   part("stop").onclick = () => looking.stop();
   part("choose").onclick = () => trying(async () => {
-    const file = await chosen(ACCEPT[facts.kind]);
+    const [file] = await chosen(ACCEPT[facts.kind]);
     if (file) await looking.open(file);
   });
   part("flip").onclick = () => trying(async () => {
@@ -282,6 +274,7 @@ function wireLooking(facts, session, looking) {
   });
   const board = the("board", HTMLSelectElement);
   board.onchange = () => showCosts(session, Number(board.value));
+  part("clear").onclick = () => trying(() => session.during("deleting", () => session.clear()));
   part("add").onclick = () => session.addClass();
 }
 
@@ -304,12 +297,13 @@ async function main() {
     drop: (kept) => trying(() => session.during("deleting", () => session.drop([kept.id]))),
     dropClass: (label) => trying(() => session.during("deleting", () => session.dropClass(label))),
     addFiles: (label) => trying(async () => {
-      const files = await chosenFiles(ACCEPT[facts.kind]);
+      const files = await chosen(ACCEPT[facts.kind], true);
       if (files.length) await teaching.files(label, files);
     }),
   });
   const teaching = new Teaching(session, looking, cards);
   session.addEventListener("change", () => {
+    document.documentElement.dataset.busy = session.busy;
     cards.show();
     showTally(session);
     showCosts(session, Number(the("board", HTMLSelectElement).value));
@@ -319,6 +313,10 @@ async function main() {
   wireSteps(session);
   wireFiles(looking);
   takeAlong(session, looking, trying);
+  await keep(session, (text) => {
+    part("standing").textContent = text;
+    part("standing").hidden = false;
+  });
   session.changed();
   document.documentElement.dataset.ready = "yes";
   await looking.forever();

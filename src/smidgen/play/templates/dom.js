@@ -39,7 +39,7 @@ export function some(count, one, many = `${one}s`) {
 
 /** @param {number} ms @returns {string} */
 export function duration(ms) {
-  if (ms < 1) return `${ms.toFixed(2)} ms`;
+  if (ms < 0.1) return "under 0.1 ms";
   if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
   return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : `${(ms / 60_000).toFixed(1)} min`;
 }
@@ -56,12 +56,12 @@ export function save(name, content) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Return the file a person chooses; null where none is. @param {string} accept @returns {Promise<File | null>} */
-export function chosen(accept) {
-  const input = make("input", { type: "file", accept });
+/** Return the files a person chooses. @param {string} accept @param {boolean} [multiple] @returns {Promise<File[]>} */
+export function chosen(accept, multiple = false) {
+  const input = make("input", { type: "file", accept, multiple });
   return new Promise((resolve) => {
-    input.onchange = () => resolve(input.files?.[0] ?? null);
-    input.oncancel = () => resolve(null);
+    input.onchange = () => resolve(Array.from(input.files ?? []));
+    input.oncancel = () => resolve([]);
     input.click();
   });
 }
@@ -80,17 +80,32 @@ export function drawSample({ shown, sample }, canvas) {
     context.putImageData(image, 0, 0);
     return;
   }
-  const numbers = "sound" in sample ? sample.sound : "table" in sample ? sample.table : [];
-  drawCurve(context, numbers, getComputedStyle(document.documentElement).getPropertyValue("--accent"));
+  drawCurves(sample, context);
 }
 
-/** Draw numbers as a curve across a canvas. @param {CanvasRenderingContext2D} context @param {ArrayLike<number>} numbers
- * @param {string} colour */
-export function drawCurve(context, numbers, colour) {
-  const { width, height } = context.canvas, columns = Math.min(width, numbers.length), each = numbers.length / columns;
-  let most = 1e-9;
-  for (let i = 0; i < numbers.length; i++) most = Math.max(most, Math.abs(numbers[i]));
+/** Draw a recording, a curve for each of its columns. @param {import("./types.js").Sample} sample
+ * @param {CanvasRenderingContext2D} context */
+export function drawCurves(sample, context) {
+  const { width, height } = context.canvas, style = getComputedStyle(document.documentElement);
   context.clearRect(0, 0, width, height);
+  if ("sound" in sample) drawSound(context, sample.sound, style.getPropertyValue("--accent"));
+  if (!("table" in sample)) return;
+  const { table, columns } = sample, rows = table.length / columns, most = table.reduce((a, x) => Math.max(a, Math.abs(x)), 1e-9);
+  context.lineWidth = Math.max(width / 160, 1);
+  for (let c = 0; c < columns; c++) {
+    context.strokeStyle = style.getPropertyValue(`--class-${c % 8}`);
+    context.beginPath();
+    for (let i = 0; i < rows; i++) context.lineTo((i / (rows - 1 || 1)) * width, (height / 2) * (1 - (0.9 * table[i * columns + c]) / most));
+    context.stroke();
+  }
+}
+
+/** Draw sound across a canvas. @param {CanvasRenderingContext2D} context @param {Int16Array} numbers
+ * @param {string} colour */
+function drawSound(context, numbers, colour) {
+  const { width, height } = context.canvas, columns = Math.min(width, numbers.length), each = numbers.length / columns;
+  let most = 300; // quieter is silence
+  for (let i = 0; i < numbers.length; i++) most = Math.max(most, Math.abs(numbers[i]));
   context.fillStyle = colour;
   for (let x = 0; x < columns; x++) {
     let low = Infinity, high = -Infinity;

@@ -3,10 +3,11 @@
 /** @typedef {import("./types.js").Sample} Sample */
 /** @typedef {import("./types.js").Place} Place */
 /** @typedef {{rows: number, columns: number, channels: number, data: Uint8Array} | null} Shown */
-/** @typedef {Place & {sample: Sample, shown: import("./pixels.js").Picture | null, url: string, name: string}} Kept */
+/** @typedef {Place & {sample: Sample, shown: import("./pixels.js").Picture | null, name: string}} Kept */
 /** @typedef {{names: string[], kept: Kept[], state: Uint8Array, steps: number, observed: number, fresh: boolean, why: string}} Snapshot */
 
 const EACH = 5; // every fifth sample of a class is held back to test with
+const NEW = ["Class 1", "Class 2"];
 const MOST_BACK = 20; // steps back that are kept
 
 /** Return whether a class's next sample is held back: every fifth is, as soon as there are five.
@@ -42,7 +43,7 @@ export class Session extends EventTarget {
     super();
     this.calls = calls;
     this.facts = facts;
-    this.names = facts.classes.length ? facts.classes.slice() : ["Class 1", "Class 2"].slice(0, facts.room);
+    this.names = facts.classes.length ? facts.classes.slice() : NEW.slice(0, facts.room);
   }
 
   changed() {
@@ -97,7 +98,7 @@ export class Session extends EventTarget {
     const place = { id, label, held };
     const { shown } = await this.calls.ask("keep", { sample, ...place });
     /** @type {Kept} */
-    const kept = { ...place, sample: shown ? { rgb: shown } : sample, shown, url: "", name };
+    const kept = { ...place, sample: shown ? { rgb: shown } : sample, shown, name };
     this.kept.push(kept);
     if (!held) this.observed += 1;
     return kept;
@@ -153,6 +154,24 @@ export class Session extends EventTarget {
     await this.remember("loading a state");
     await this.calls.ask("restore", { state, places: null });
     this.fresh = false;
+    await this.test();
+  }
+
+  /** Forget everything. */
+  async clear() {
+    await this.remember("starting over");
+    Object.assign(this, { kept: [], steps: 0, observed: 0, solved: 0, fresh: true, names: this.facts.classes.length ? this.facts.classes.slice() : NEW.slice(0, this.facts.room) });
+    await this.calls.ask("clear");
+    await this.test();
+  }
+
+  /** Take up what was taught before. @param {object} about @param {Kept[]} kept */
+  async resume(about, kept) {
+    const { state, ...rest } = /** @type {any} */ (about);
+    for (const one of kept) await this.calls.ask("admit", { sample: one.sample, id: one.id });
+    Object.assign(this, rest, { kept });
+    this.#id = Math.max(0, ...kept.map((one) => one.id));
+    await this.calls.ask("restore", { state, places: places(kept) });
     await this.test();
   }
 

@@ -1,7 +1,7 @@
 /** Where samples come from: a camera, a microphone, motion sensors, files. */
 
 /** @typedef {import("./types.js").Sample} Sample */
-/** @typedef {{label: string, start(): Promise<void>, stop(): void, take(): Sample | null, running: boolean}} Source */
+/** @typedef {{start(): Promise<void>, stop(): void, take(): Sample | null, running: boolean}} Source */
 
 const MOST_PIXELS = 2 ** 26, MOST_EXACT = 2 ** 24; // pixels of a photograph: refused above, reduced by the browser above
 const HEIC = /^ftyp(hei|hev|mif1|msf1)/;
@@ -35,7 +35,6 @@ function grabbed(image, width, height) {
 
 /** Pictures of a camera, shown in a video. @implements {Source} */
 export class Camera {
-  label = "camera";
   running = false;
   facing = "environment";
 
@@ -65,52 +64,41 @@ export class Camera {
   }
 }
 
-const PUSHER = `registerProcessor("smidgen", class extends AudioWorkletProcessor {
-  process([input]) { if (input[0]) this.port.postMessage(input[0].slice()); return true; }
-});`;
+const MOST_SOUND = 32768; // samples that a browser looks back
 
 /** The last moments of a microphone. @implements {Source} */
 export class Microphone {
-  label = "microphone";
   running = false;
-  /** @type {AudioContext | null} */
-  #context = null;
-  level = 0;
+  /** @type {{context: AudioContext, stream: MediaStream, analyser: AnalyserNode} | null} */
+  #open = null;
 
   /** @param {number} rate @param {number} samples */
   constructor(rate, samples) {
     this.rate = rate;
-    this.ring = new Int16Array(samples);
+    this.samples = Math.min(samples, MOST_SOUND);
+    this.last = new Float32Array(Math.max(2 ** Math.ceil(Math.log2(this.samples)), 32));
   }
 
   async start() {
     const stream = await open({ audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false } }, "microphone");
-    const context = (this.#context = new AudioContext({ sampleRate: this.rate }));
-    const url = URL.createObjectURL(new Blob([PUSHER], { type: "text/javascript" }));
-    await context.audioWorklet.addModule(url);
-    URL.revokeObjectURL(url);
-    const node = new AudioWorkletNode(context, "smidgen");
-    node.port.onmessage = ({ data }) => this.push(data);
-    context.createMediaStreamSource(stream).connect(node);
+    const context = new AudioContext({ sampleRate: this.rate });
+    const analyser = new AnalyserNode(context, { fftSize: this.last.length });
+    context.createMediaStreamSource(stream).connect(analyser);
+    this.#open = { context, stream, analyser };
     this.running = true;
   }
 
-  /** @param {Float32Array} part */
-  push(part) {
-    const came = toInt16(part);
-    this.ring.copyWithin(0, came.length);
-    this.ring.set(came.subarray(-this.ring.length), this.ring.length - Math.min(came.length, this.ring.length));
-    this.level = part.reduce((most, x) => Math.max(most, Math.abs(x)), 0.9 * this.level);
-  }
-
   stop() {
-    this.#context?.close();
-    this.#context = null;
+    this.#open?.stream.getTracks().forEach((track) => track.stop());
+    this.#open?.context.close();
+    this.#open = null;
     this.running = false;
   }
 
   take() {
-    return this.running ? { sound: this.ring.slice() } : null;
+    if (!this.#open) return null;
+    this.#open.analyser.getFloatTimeDomainData(this.last);
+    return { sound: toInt16(this.last.subarray(-this.samples)) };
   }
 }
 
@@ -123,7 +111,6 @@ const G = 9.80665; // m/s²
 
 /** The last moments of a phone's motion sensors, in g. @implements {Source} */
 export class Motion {
-  label = "motion sensors";
   running = false;
 
   /** @param {number} rows @param {number} columns 3, or 6 with rotation in degrees per second */
@@ -159,7 +146,7 @@ export class Motion {
   }
 
   take() {
-    return this.running ? { table: this.ring.slice() } : null;
+    return this.running ? { table: this.ring.slice(), columns: this.columns } : null;
   }
 }
 
@@ -214,5 +201,5 @@ export function tableIn(text, name) {
   const time = names.findIndex((one) => /^time(stamp)?$/i.test(one));
   const cells = rows.flatMap((row) => row.filter((_, column) => column !== time));
   if (!cells.length || !cells.every(isNumber)) throw new Error(`${name} is no table of numbers. Give a .csv file with a row for each moment.`);
-  return { table: Float32Array.from(cells, Number) };
+  return { table: Float32Array.from(cells, Number), columns: cells.length / rows.length };
 }

@@ -135,7 +135,7 @@ export function takeAlong(session, looking, trying) {
   const { facts, calls } = session;
   part("save-state").onclick = () => trying(async () => save(`${facts.model}.state`, stateFile((await calls.ask("state")).state, facts.fingerprint)));
   part("load-state").onclick = () => trying(async () => {
-    const file = await chosen("");
+    const [file] = await chosen("");
     if (!file) return;
     const state = stateIn(new Uint8Array(await file.arrayBuffer()), facts.fingerprint, facts.state_bytes);
     await session.during("loading", () => session.load(state));

@@ -24,7 +24,7 @@
  * @property {{step: string, load: string, compile: string, fit: string}} commands
  */
 
-/** @typedef {{rgb: import("./pixels.js").Picture} | {sound: Int16Array} | {table: Float32Array}} Sample */
+/** @typedef {{rgb: import("./pixels.js").Picture} | {sound: Int16Array} | {table: Float32Array, columns: number}} Sample */
 
 /** @typedef {{id: number, label: number, held: boolean}} Place a sample's label, and whether it is held back */
 

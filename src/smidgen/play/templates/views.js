@@ -155,6 +155,7 @@ export function showTally({ kept, score, steps, names, facts, fresh, back, busy 
   /** @type {HTMLButtonElement} */ (part("undo")).disabled = !back.length || busy !== "";
   part("undo").title = back.length ? `Undo ${back[back.length - 1].why}` : "";
   /** @type {HTMLButtonElement} */ (part("add")).disabled = names.length >= facts.room || busy !== "";
+  /** @type {HTMLButtonElement} */ (part("clear")).disabled = busy !== "" || (fresh && !kept.length);
   part("room").textContent = names.length >= facts.room ? `This program has room for ${some(facts.room, "class", "classes")}.` : "";
 }
 

@@ -93,10 +93,21 @@ export class Desk {
     return { input: this.encode(sample).input };
   }
 
-  /** Keep a sample, and add it to the sums unless it is held back. @param {{sample: Sample} & Place} asked */
-  keep({ sample, id, label, held }) {
+  /** Take a sample's input, without learning from it. @param {{sample: Sample, id: number}} asked */
+  admit({ sample, id }) {
     const { input, shown } = this.encode(sample);
     this.inputs.set(id, input);
+    return { input, shown };
+  }
+
+  clear() {
+    this.places = [];
+    this.engine.run.init();
+  }
+
+  /** Keep a sample, and add it to the sums unless it is held back. @param {{sample: Sample} & Place} asked */
+  keep({ sample, id, label, held }) {
+    const { input, shown } = this.admit({ sample, id });
     if (!held && this.collecting) this.engine.count(input, label, 1);
     this.places.push({ id, label, held });
     return { shown };
