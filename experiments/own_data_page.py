@@ -207,8 +207,9 @@ def verdicts(found: Sequence[Outcome]) -> Iterator[str]:
         yield (
             f"{int(each)} samples of a class, {len(some)} cases of {len(sets)} data sets: what `fit` keeps is "
             f"{gaps['head']:+.1f} points from the head, {gaps['searched']:+.1f} from the searched scheme from zero and "
-            f"{gaps['before']:+.1f} from the searched scheme as it was before (means of data sets), in "
-            f"{sram:,.0f} bytes of SRAM; from whichever of head, searched and published is best on a data set by its test samples: {listed}"
+            f"{gaps['before']:+.1f} from the searched scheme as it was before (means of data sets), in {sram:,.0f} "
+            f"bytes of SRAM; from whichever of head, searched and published is best on a data set by its test samples: "
+            f"{listed}"
         )
 
 

@@ -16,13 +16,14 @@ from playwright.sync_api import Page as Tab
 from smidgen.data import as_input, load_data, pixel_encoding
 from smidgen.data.files import read_whole
 from smidgen.link import Line, LinkedDevice
-from smidgen.link.line import FILE, load_file
+from smidgen.link.line import load_file
 from smidgen.pipeline import compile
 from smidgen.play import serve
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.device import read_state
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import emulated_line
+from smidgen.targets.saved import HEAD
 from tests.support.browser import DESK, FAINT, MISSED, PHONE, WIDER, browsing, chromium
 from tests.support.once import Once
 from tests.support.play_browser import CAMERA, hold, name_classes, playing, quiet, saved, verdict
@@ -125,7 +126,7 @@ def test_a_board_takes_what_was_learned_and_predicts_the_same(
     line = Line(emulated_line("board", target, target.linked(program.graph, program.sources)))
     with page.device() as device, LinkedDevice(program.graph, line) as board:
         scores = device.graph.outputs.index(device.graph.scores)
-        device.restore(read_state(device.graph, read_whole(state)[FILE.size :]))
+        device.restore(read_state(device.graph, read_whole(state)[HEAD.size :]))
         load_file(line, state)
         for one, word in zip(inputs, said, strict=True):
             label = device.predict(one)

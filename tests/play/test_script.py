@@ -21,10 +21,10 @@ from smidgen.ir import Array, QParams, Type
 from smidgen.ir.log_mel import MFCC
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.link.frames import content_of, frame
-from smidgen.link.line import FILE
 from smidgen.numerics import quantize
 from smidgen.play.bundle import bundle
 from smidgen.play.pieces import pieces_of
+from smidgen.targets.saved import HEAD
 from tests.support.node import TEMPLATES, coded, decoded, needs_node, run_script
 from tests.support.tiers import some
 
@@ -141,7 +141,7 @@ FINGERPRINT = "0123456789abcdef"
 
 def test_a_state_is_the_file_that_a_board_takes_and_another_programs_is_refused() -> None:
     state = np.random.default_rng(2).integers(0, 256, 1000, np.uint8).tobytes()
-    file = FILE.pack(0x01234567, 0x89ABCDEF, len(state), zlib.adler32(state)) + state
+    file = HEAD.pack(0x01234567, 0x89ABCDEF, len(state), zlib.adler32(state)) + state
     script = """
     const said = (work) => { try { return text(work()); } catch (error) { return error.message; } };
     const file = bytes(given.file), damaged = file.slice();

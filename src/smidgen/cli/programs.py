@@ -11,7 +11,7 @@ from smidgen.codegen import PackageKind, check_project
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.memory.streaming import streams_input
-from smidgen.pipeline import compile
+from smidgen.pipeline import Program, compile
 from smidgen.results.memory import draw_memory
 from smidgen.results.modules import ModuleProfile, profile_modules
 from smidgen.results.profile import Profile, TimeProfile, profile, time_program

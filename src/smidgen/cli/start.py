@@ -71,10 +71,11 @@ def _fit(
     known = read_several(asked.contributions) if asked.contributions else known
     return fit(
         graph, data, asked.output, budget=asked.budget, target=asked.target, epochs=asked.epochs,
-        augment=shared.augmentation(asked, data.label_kind), seed=asked.seed, contributions=known, analysis=asked.analysis,
-        effort=asked.effort, options=shared.learning_options(asked, None), loss=shared.chosen_loss(asked), learning_rate=rate,
-        where=asked.machine, workers=asked.workers, ray=asked.ray, preprocessing=shared.given_pixels(asked, graph),
-        command=asked.again(), more=more, force=asked.force, on_progress=lambda at: _show_stage(bar, at),
+        augment=shared.augmentation(asked, data.label_kind), seed=asked.seed, contributions=known,
+        analysis=asked.analysis, effort=asked.effort, options=shared.learning_options(asked, None),
+        loss=shared.chosen_loss(asked), learning_rate=rate, where=asked.machine, workers=asked.workers, ray=asked.ray,
+        preprocessing=shared.given_pixels(asked, graph), command=asked.again(), more=more, force=asked.force,
+        on_progress=lambda at: _show_stage(bar, at),
     )  # fmt: skip
 
 
@@ -92,7 +93,8 @@ def _fit_auto(asked: verbs.Fit, rate: float | None, budget: int, target: Target)
     with going_on(_kept(asked)), progress() as bar:
         found = fit_auto(
             data, asked.output, Limits(budget, target, asked.effort, asked.workers), rest,
-            options=shared.learning_options(asked, None), force=asked.force, on_progress=lambda at: _show_stage(bar, at),
+            options=shared.learning_options(asked, None), force=asked.force,
+            on_progress=lambda at: _show_stage(bar, at),
         )  # fmt: skip
     for note in found.network.notes:
         warn(note)

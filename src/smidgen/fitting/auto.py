@@ -18,7 +18,8 @@ from smidgen.fitting.pipeline import FitProgress
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph
 from smidgen.ir.text import FORMAT
-from smidgen.results.report.page import Section, Table, TableCell, counted, rows_of
+from smidgen.results.report.page import Section
+from smidgen.tables import Cell, Table, counted, rows_of
 from smidgen.training import Options
 
 STAGE, NETWORK = "network", "network.smg"
@@ -91,10 +92,10 @@ def _section(made: NetworkMade) -> Section:
     return Section("network", "Which network", intro.rstrip(), (table,))
 
 
-def _cells(row: NetworkRow, kept: bool) -> tuple[TableCell | str, ...]:
+def _cells(row: NetworkRow, kept: bool) -> tuple[Cell | str, ...]:
     name = f"{row.name}, kept" if kept else row.name
     sram = "no plan" if row.sram_bytes is None else counted(row.sram_bytes)
     judged = f"{row.judged_with:,} samples" if row.score is not None else ""
     return (
-        name, TableCell(row.shown, row.score), sram, counted(row.weight_bytes), counted(row.macs), judged,
+        name, Cell(row.shown, row.score), sram, counted(row.weight_bytes), counted(row.macs), judged,
     )  # fmt: skip
