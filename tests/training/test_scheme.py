@@ -21,7 +21,7 @@ from smidgen.ops import Conv2D, Depthwise
 from smidgen.selection import estimate, search
 from smidgen.training import Options
 from smidgen.training.head import layers
-from smidgen.training.published import PUBLISHED, LayerShape, published_for, table_layers
+from smidgen.training.published import PUBLISHED, LayerShape, PublishedNetwork, published_for
 from smidgen.training.scheme import (
     RANKINGS,
     AnalyticMemory,
@@ -73,11 +73,9 @@ def test_a_published_scheme_takes_what_its_name_says_on_the_release(network: str
     assert abs(kilobytes(analytic_memory(load_scheme(scheme, graph), graph)) - int(scheme.removesuffix("kb"))) <= 1
 
 
-@pytest.mark.parametrize("resolution", [32, 97, 128])
-@pytest.mark.parametrize("name", ["mbv2-w0.35", "mbv2-w1.0", "mcunet-5fps", "proxyless-w0.3"])
-def test_a_table_lists_the_layers_of_the_network_it_draws(name: str, resolution: int) -> None:
-    graph = build_zoo(name, resolution=resolution)
-    assert tuple(table_layers(find_table(name), resolution)) == tuple(map(LayerShape.of, layers(graph)))
+@pytest.mark.parametrize("network", PUBLISHED, ids=lambda network: network.name)
+def test_a_network_with_weights_has_the_layers_that_the_zoo_draws(network: PublishedNetwork) -> None:
+    assert network.layers == tuple(map(LayerShape.of, layers(build_zoo(network.name))))
 
 
 def kernel_changed(block: int) -> Graph:

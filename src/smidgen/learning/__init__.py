@@ -8,25 +8,7 @@ from smidgen.learning.run import Learned, LearningError, learn
 from smidgen.learning.testing import Tested, measure, top1
 
 __all__ = [
-    "CheckedHead",
-    "Checkpoint",
-    "CheckpointError",
-    "Course",
-    "Epoch",
-    "Extended",
-    "Learned",
-    "LearningError",
-    "LearningProgress",
-    "RunPosition",
-    "Tested",
-    "check_head",
-    "extend",
-    "in_order_of",
-    "learn",
-    "learned_graph",
-    "measure",
-    "read_checkpoint",
-    "same_classes",
-    "top1",
-    "write_checkpoint",
-]
+    "CheckedHead", "Checkpoint", "CheckpointError", "Course", "Epoch", "Extended", "Learned", "LearningError",
+    "LearningProgress", "RunPosition", "Tested", "check_head", "extend", "in_order_of", "learn", "learned_graph",
+    "measure", "read_checkpoint", "same_classes", "top1", "write_checkpoint",
+]  # fmt: skip

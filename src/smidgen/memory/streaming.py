@@ -292,15 +292,8 @@ class Groups:
         crossing = [sum(start < cut < end for start, end in spans) for cut in range(self.reach + 1)]
         self.cuts = [cut for cut, maps in enumerate(crossing) if cut in (0, 1, self.reach) or maps == 1]
         self.least = list(self._least())
-        self.begun, self.over = self._sums(0), self._sums(1)
+        self.sizes = [(*life, padded(value.type.bytes)) for value, life in self.lives.items()]
         self._run, self._estimate = cache(self._run_to), cache(self._estimated)
-
-    def _sums(self, which: int) -> list[int]:
-        """Return for each node the bytes of all that begins (0) before it, or is over (1) when it begins."""
-        change = [0] * (len(self.graph.nodes) + 3)
-        for value, life in self.lives.items():
-            change[life[which] + (1 - which)] += padded(value.type.bytes)
-        return list(accumulate(change))
 
     def _least(self) -> Iterator[int]:
         """Yield the least beginning for each end of a group: it cannot make what one of its nodes must have whole."""
@@ -328,5 +321,5 @@ class Groups:
         rings, overlap = run.rings(first), run.overlap(first)
         whole = sum(padded(value.type.bytes) for value in rings)
         held = sum(padded(rows * row_bytes(v)) for v, rows in rings.items()) + padded(max(self.working[first:end]))
-        alive = self.begun[end] - self.over[first] - whole + held
+        alive = sum(size for start, over, size in self.sizes if start < end and first < over) - whole + held
         return Estimate(first, end, alive, max(0, shared_bytes(overlap)) if overlap else 0, held)

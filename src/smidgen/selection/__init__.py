@@ -8,15 +8,6 @@ from smidgen.selection.methods import SearchError
 from smidgen.selection.searching import pareto, search
 
 __all__ = [
-    "AnalysisProgress",
-    "Contributions",
-    "ContributionsError",
-    "Found",
-    "Pareto",
-    "SearchError",
-    "analyze",
-    "average_contributions",
-    "estimate",
-    "pareto",
-    "search",
-]
+    "AnalysisProgress", "Contributions", "ContributionsError", "Found", "Pareto", "SearchError", "analyze",
+    "average_contributions", "estimate", "pareto", "search",
+]  # fmt: skip

@@ -43,7 +43,7 @@ class IntegerStep:
         self.held = {d: parameter.held[d] for d in step.ops}
         self.union = self._union()
         self.places = None if self.union is None else s.whole(self.union)
-        self.sums = _summed(step.gradient, self.union, s)
+        self.sums = _summed(step.gradient, self.places, s)
         self._lanes()
         self._factors()
         span = range(self.first, self.first + self.devices)
@@ -195,8 +195,8 @@ def _one_lane(numbers: Array) -> Array:
     return numbers[:1] if (numbers == numbers[:1]).all() else numbers
 
 
-def _summed(gradient: Node | None, union: list[int] | None, s: Setting) -> Summed:
-    """The sums a step follows; of a weight's channels those in `union`."""
+def _summed(gradient: Node | None, places: Tensor | None, s: Setting) -> Summed:
+    """The sums a step follows; of a weight's channels those at some places."""
     assert gradient is not None
     op = gradient.op
     if isinstance(op, ChannelSum):
@@ -205,14 +205,12 @@ def _summed(gradient: Node | None, union: list[int] | None, s: Setting) -> Summe
         return lambda x, dy: sums.product(dy, x.transpose(1, 2), INPUT_MOST * GRADIENT_MOST)
     assert isinstance(op, ConvGradWeight | DepthwiseGradWeight)
     if isinstance(op, ConvGradWeight):
-        return _conv_sums(op, union, s)
+        return _conv_sums(op, places)
     _, rows, columns, _ = gradient.ins[1].type.shape
-    return _depthwise_sums(op, union, rows * columns, s)
+    return _depthwise_sums(op, places, rows * columns, s)
 
 
-def _conv_sums(op: ConvGradWeight, union: list[int] | None, s: Setting) -> Summed:
-    places = None if union is None else s.whole(union)
-
+def _conv_sums(op: ConvGradWeight, places: Tensor | None) -> Summed:
     def run(x: Tensor, dy: Tensor) -> Tensor:
         outs, each = dy.flatten(2), x.shape[1] // op.groups
         grouped = unflatten(x, 1, (op.groups, each))
@@ -226,9 +224,8 @@ def _conv_sums(op: ConvGradWeight, union: list[int] | None, s: Setting) -> Summe
     return run
 
 
-def _depthwise_sums(op: DepthwiseGradWeight, union: list[int] | None, pixels: int, s: Setting) -> Summed:
+def _depthwise_sums(op: DepthwiseGradWeight, places: Tensor | None, pixels: int, s: Setting) -> Summed:
     long = pixels * INPUT_MOST * GRADIENT_MOST >= sums.EXACT
-    places = None if union is None else s.whole(union)
 
     def run(x: Tensor, dy: Tensor) -> Tensor:
         times = dy.shape[1] // x.shape[1]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from smidgen.ir import Graph, Node
 from smidgen.ops.weighted import Windowed
 from smidgen.training.head import layers
-from smidgen.zoo.tables import MCUNET_5FPS, PROXYLESS_W03, BlockTable, mbv2
+from smidgen.zoo import load_zoo
 
 RESOLUTION = 128  # pixels along each side of the images all schemes were published for
 Weights = tuple[tuple[int, Fraction], ...]  # a layer's number and the share of its input channels that learn
@@ -41,11 +42,15 @@ def _by(sizes: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True)
 class PublishedNetwork:
-    """A network: its layers without the classifier, and by name its schemes (how many biases, which weights)."""
+    """A network of the zoo, and by name its schemes (how many biases, which weights)."""
 
     name: str
-    layers: tuple[LayerShape, ...]
     schemes: Mapping[str, tuple[int, Weights]]
+
+    @cached_property
+    def layers(self) -> tuple[LayerShape, ...]:
+        """Its layers without the classifier."""
+        return tuple(map(LayerShape.of, layers(load_zoo(self.name))))
 
     def difference(self, graph: Graph) -> str | None:
         """Return the first difference between the graph's layers and this network's, or None where there is none."""
@@ -58,50 +63,31 @@ class PublishedNetwork:
         return None
 
 
-def table_layers(table: BlockTable, resolution: int) -> Iterator[LayerShape]:
-    """Yield the layers of a network of the zoo for square images, first to last, without the classifier."""
-    size, channels = _halved(resolution), table.stem
-    yield LayerShape("Conv2D", (channels, 3, 3, 3), (2, 2), (size, size))
-    for stage in table.blocks:
-        wide = channels * stage.expand
-        if stage.expand > 1:
-            yield LayerShape("Conv2D", (wide, 1, 1, channels), (1, 1), (size, size))
-        size = _halved(size) if stage.stride == 2 else size
-        kernel = (1, stage.kernel, stage.kernel, wide)
-        yield LayerShape("Depthwise", kernel, (stage.stride, stage.stride), (size, size))
-        yield LayerShape("Conv2D", (stage.channels, 1, 1, wide), (1, 1), (size, size))
-        channels = stage.channels
-
-
-def _halved(size: int) -> int:
-    return (size + 1) // 2
-
-
-def _network(name: str, table: BlockTable, schemes: Mapping[str, tuple[int, str]]) -> PublishedNetwork:
+def _network(name: str, schemes: Mapping[str, tuple[int, str]]) -> PublishedNetwork:
     """Read schemes, written as the number of biases and `layer:share` of each layer whose weights learn."""
     parsed = {}
     for scheme, (biases, written) in schemes.items():
         pairs = (item.split(":") for item in written.split())
         parsed[scheme] = biases, tuple((int(layer), Fraction(share)) for layer, share in pairs)
-    return PublishedNetwork(name, tuple(table_layers(table, RESOLUTION)), parsed)
+    return PublishedNetwork(name, parsed)
 
 
 PUBLISHED = (
-    _network("mbv2-w0.35", mbv2(0.35), {
+    _network("mbv2-w0.35", {
         "49kb": (16, "36:1 39:1 41:1/4 42:1/8 45:1/8 48:1/8 49:1/8"),
         "73kb": (20, "32:1/8 33:1/2 36:1/2 39:1 41:1/4 42:1/8 45:1/8 48:1"),
         "99kb": (25, "27:1 30:1 33:1 36:1 39:1 42:1/8 45:1/2 48:1"),
         "123kb": (31, "27:1 30:1 33:1 36:1 39:1 42:1/2 45:1 48:1"),
         "138kb": (34, "27:1 30:1 33:1 36:1 39:1 42:1 45:1 48:1"),
     }),
-    _network("mcunet-5fps", MCUNET_5FPS, {
+    _network("mcunet-5fps", {
         "49kb": (20, "24:1/4 27:1/2 30:1/2"),
         "74kb": (21, "21:1 24:1 27:1/2 30:1"),
         "99kb": (22, "21:1 24:1 27:1 30:1 36:1/8 39:1/4"),
         "124kb": (24, "21:1/4 24:1 27:1 30:1 33:1/2 39:1/2"),
         "148kb": (23, "21:1 24:1 27:1 30:1 36:1 39:1/2"),
     }),
-    _network("proxyless-w0.3", PROXYLESS_W03, {
+    _network("proxyless-w0.3", {
         "49kb": (21, "39:1/4 42:1 45:1 51:1/8 54:1/4 57:1/4"),
         "74kb": (28, "33:1/2 36:1/4 39:1 42:1 45:1 51:1/2 54:1/4 57:1/2"),
         "98kb": (25, "36:1 39:1/2 42:1 45:1 48:1/4 51:1/2 54:1 57:1"),

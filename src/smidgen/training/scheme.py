@@ -237,12 +237,9 @@ def layer_memory(trained: Trained) -> AnalyticMemory:
 
 def load_scheme(text: str, graph: Graph) -> Scheme:
     """Load a scheme by a name published for this network, `full`, `last:K`, `bias:K`, `head`, or from a JSON file."""
-    count, published = len(layers(graph)), published_for(graph)
+    count = len(layers(graph))
     word, _, number = text.partition(":")
-    if text in published:
-        biases, weights = published[text]
-        scheme = Scheme(text, biases, weights)
-    elif text == "head":
+    if text == "head":
         scheme = Scheme(text, 0)
     elif text == "full":
         scheme = Scheme(text, count, tuple((i, Fraction(1)) for i in range(count)))
@@ -250,6 +247,8 @@ def load_scheme(text: str, graph: Graph) -> Scheme:
         k = int(number)
         weights = tuple((i, Fraction(1)) for i in range(max(0, count - k), count)) if word == "last" else ()
         scheme = Scheme(text, k, weights)
+    elif text in (published := published_for(graph)):
+        scheme = Scheme(text, *published[text])
     elif os.path.isfile(text):
         scheme = Scheme.from_json(_read(text), text)
     else:
