@@ -1,5 +1,7 @@
 """A course for a whole fleet: every device learns from the same images in the same order, each at its own rate."""
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +18,15 @@ from smidgen.data import Data, PixelEncoding, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, Learned, LearningError, LearningProgress, learn
+from smidgen.learning.run import ONCE
 from smidgen.learning.testing import check_labels
+from smidgen.numerics.one_pass import MOST_SAMPLES, Sums
 from smidgen.pipeline import Program
 from smidgen.simulation.images import CourseImages, centred
 from smidgen.simulation.layout import in_parts
+from smidgen.simulation.one_pass import teach
 from smidgen.simulation.running import Simulation
+from smidgen.targets.device import sums_in
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -32,7 +38,8 @@ KEPT_BYTES = 1 << 33  # of the front's outputs for the test images: more is comp
 class Simulated:
     """The results of a fleet: top-1 after the last epoch, the mean loss of each epoch, and all state of each device.
 
-    A device whose loss was ever not a number has no accuracy: it is not a number either.
+    A device whose loss was ever not a number has no accuracy: it is not a number either. Devices that learn in one pass
+    do so before the first epoch; of those the top-1 after it and the sums are known, too.
     """
 
     accuracies: tuple[float, ...]
@@ -40,6 +47,8 @@ class Simulated:
     tests: tuple[tuple[float, ...] | None, ...]  # top-1 by epoch, then by device; None where the course has no test
     states: tuple[Mapping[str, Array], ...]
     fleets: tuple[int, ...]  # how many devices ran at once
+    taught: tuple[float | None, ...]  # by device: top-1 after one pass; None without one
+    sums: tuple[Sums | None, ...]
 
     @property
     def diverged(self) -> tuple[bool, ...]:
@@ -64,15 +73,19 @@ class FleetProgress:
 
 
 def simulate(
-    programs: Sequence[Program], data: Data, course: Course, *, learning_rates: Sequence[float] | None = None,
+    programs: Sequence[Program], data: Data, course: Course | None, *, learning_rates: Sequence[float] | None = None,
     device: str = "cuda", on_progress: Callable[[FleetProgress], None] = ignore,
 ) -> Simulated:  # fmt: skip
     """Run the course on one simulated device per program, all at once: each learns the bytes it would learn alone.
 
-    Programs may differ in scheme, options and seed; `learning_rates` gives each its own in place of the course's. Where
-    the GPU's memory does not hold them all, the fleet is split and its parts run one after another. With `device`
-    "host", each runs in C on a core of this machine, without PyTorch's part in it, and the result is the same.
+    A program that learns in one pass does so first, and without a course nothing else. Programs may differ in scheme,
+    options and seed; `learning_rates` gives each its own in place of the course's. Where the GPU's memory does not hold
+    them all, the fleet is split and its parts run one after another. With `device` "host", each runs in C on a core of
+    this machine, without PyTorch's part in it, and the result is the same.
     """
+    if course is None and any(program.graph.one_pass is None for program in programs):
+        raise InputError("a fleet without a course learns in one pass; give a course, or compile it with one_pass=True")
+    course = course or replace(ONCE, epochs=0)
     rates = _checked(programs, data, course, learning_rates, device)
     if device == "host":
         return _run_on_host(programs, data, course, rates, on_progress)
@@ -111,6 +124,7 @@ def _joined(parts: Sequence[Simulated]) -> Simulated:
     return Simulated(
         tuple(x for part in parts for x in part.accuracies), beside(zip(*(part.losses for part in parts), strict=True)),
         tests, tuple(state for part in parts for state in part.states), tuple(n for part in parts for n in part.fleets),
+        tuple(x for part in parts for x in part.taught), tuple(x for part in parts for x in part.sums),
     )  # fmt: skip
 
 
@@ -133,7 +147,8 @@ def _checked(
 ) -> list[float]:
     """Return the rate of each device; raise InputError if the arguments do not fit together."""
     check_device(device)
-    course.check()
+    if course.epochs:
+        course.check()
     if not programs:
         raise InputError("a fleet of no devices cannot run; give at least one program")
     for program in programs:
@@ -144,7 +159,7 @@ def _checked(
     if len(rates) != len(programs):
         raise InputError(f"{len(rates)} learning rates do not fit {len(programs)} programs; give one for each")
     for rate in rates:
-        replace(course, learning_rate=rate).check()
+        replace(course, epochs=max(course.epochs, 1), learning_rate=rate).check()
     return rates
 
 
@@ -156,6 +171,9 @@ def _run(
     images = CourseImages(data.train, encoding, course, device)
     tested = _Tested(fleet, data, encoding, device)
     steps, losses, tests = len(data.train), [], []
+    last = _teach(fleet, data, encoding, device, tested)
+    once = tuple(None if graph.one_pass is None else one for graph, one in zip(graphs, last, strict=True))
+    sums = tuple(sums_in(graph, fleet.state(d)) if graph.one_pass else None for d, graph in enumerate(graphs))
     for epoch in range(course.epochs):
         table = rate_table(course, rates, epoch, steps).to(device)
         found, at = [], 0
@@ -166,12 +184,20 @@ def _run(
             on_progress(FleetProgress(at, steps, epoch + 1, course.epochs, len(graphs)))
         losses.append(_means(torch.cat(found)))
         tests.append(tested.top1() if course.tests(epoch + 1) else None)
-    last = tests[-1]
-    assert last is not None
+    last = tests[-1] or last if tests else last
     states = tuple(fleet.state(d) for d in range(len(graphs)))
     lost = [not all(math.isfinite(epoch[d]) for epoch in losses) for d in range(len(graphs))]
     accuracies = tuple(math.nan if gone else accuracy for accuracy, gone in zip(last, lost, strict=True))
-    return Simulated(accuracies, tuple(losses), tuple(tests), states, (len(graphs),))
+    return Simulated(accuracies, tuple(losses), tuple(tests), states, (len(graphs),), once, sums)
+
+
+def _teach(fleet: Simulation, data: Data, encoding: PixelEncoding, device: str, tested: _Tested) -> tuple[float, ...]:
+    """Let devices that learn in one pass do so; the top-1 of every device behind it, not a number where none does."""
+    if not any(graph.one_pass for graph in fleet.merged.graphs):
+        return (math.nan,) * len(fleet.merged.graphs)
+    train = data.train.spread(MOST_SAMPLES)
+    teach(fleet, centred(train, encoding, device), train.labels)
+    return tested.top1()
 
 
 def _means(losses: Tensor) -> tuple[float, ...]:
@@ -227,7 +253,8 @@ def _run_on_host(
 
         try:
             own = replace(course, learning_rate=rates[number])
-            return learn(programs[number], data, own, on_progress=report, threads=1)
+            steps = own if course.epochs else None
+            return learn(programs[number], data, steps, on_progress=report, threads=1)
         except LearningError:  # its loss is not a number; the others go on
             return None
 
@@ -245,4 +272,6 @@ def _simulated(learned: Sequence[Learned | None], course: Course) -> Simulated:
         tests.append(tested if course.tests(number + 1) else None)
     accuracies = tuple(math.nan if one is None else one.accuracy for one in learned)
     states = tuple({} if one is None else one.state for one in learned)
-    return Simulated(accuracies, tuple(losses), tuple(tests), states, (1,) * len(learned))
+    taught = tuple(None if one is None or one.taught is None else one.taught.accuracy for one in learned)
+    sums = tuple(None if one is None or one.sums is None else one.sums.sums for one in learned)
+    return Simulated(accuracies, tuple(losses), tuple(tests), states, (1,) * len(learned), taught, sums)

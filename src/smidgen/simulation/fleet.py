@@ -21,6 +21,7 @@ from smidgen.ops.gradient import AdvanceStepState, FromFloat, GradOp, Mask, Para
 from smidgen.ops.losses import check_softmax
 from smidgen.ops.state import Gather, Overlay
 from smidgen.ops.update import DenseStep, FusedStep, Step
+from smidgen.simulation.one_pass import features_of
 
 Channels = tuple[int, ...]
 Slotted = GradOp | FromFloat
@@ -92,6 +93,7 @@ class Fleet:
     steps: tuple[FleetStep, ...]
     masked: Mapping[FleetValue, tuple[FleetValue, Node]]
     slots: tuple[Mapping[int, int], ...]  # by graph: the places of its exponents → the fleet's
+    features: Mapping[int, FleetValue]  # by graph that learns in one pass: what its head reads
 
 
 def merge(graphs: Sequence[Graph], own_samples: bool = False) -> Fleet:
@@ -117,6 +119,7 @@ class _Merger:
         self.masked: dict[FleetValue, tuple[FleetValue, Node]] = {}
         self.slots: list[dict[int, int]] = []
         self.ends: list[tuple[FleetValue, FleetValue]] = []  # logits and loss of each graph
+        self.features: dict[int, FleetValue] = {}
 
     def value(self, key: object, type: Type) -> FleetValue:
         return self.known.setdefault(key, FleetValue(len(self.known), type))
@@ -142,6 +145,8 @@ class _Merger:
         for node in graph.nodes:
             self._node(one, node)
         self.ends.append((values[roles.logits], values[roles.loss]))
+        if graph.one_pass is not None:
+            self.features[number] = values[features_of(graph)]
 
     def _tensors(self, one: _OneGraph) -> None:
         """Constants and what learns."""
@@ -251,7 +256,7 @@ class _Merger:
         logits, losses = (finals(tuple(ends)) for ends in zip(*self.ends, strict=True))
         return Fleet(
             tuple(self.graphs), image, label, rate, logits, losses, constants, parameters, nodes, steps, masked,
-            tuple(self.slots),
+            tuple(self.slots), {number: final(value) for number, value in self.features.items()},
         )  # fmt: skip
 
     def _lanes(self) -> set[int]:
