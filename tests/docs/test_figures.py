@@ -70,10 +70,38 @@ def test_the_table_of_one_pass_is_that_of_the_kept_results() -> None:
     names = {short: shown for shown, short in NETWORKS.items()}
     sets = {"cifar10": "CIFAR-10", "flowers102": "Flowers-102", "cars196": "Cars", "vww": "VWW"}
     columns = "one_pass", "nearest_mean", "trained_head", "from_new_head", "after_one_pass"
-    page = (TOP / "docs" / "results" / "one-pass.md").read_text()
+    page = (TOP / "docs" / "results" / "one-pass.md").read_text().split("## Projected features")[0]
     released, zoo = page.split("## Weights of the zoo")
     for (weights, network, data, each), figures in found.items():
         cells = [f"{figures[name]:.1f}" if name in figures else "—" for name in columns]
         line = f"| {names[str(network)]} | {sets[str(data)]} | {each or 'all'} | {' | '.join(cells)} |"
         assert line in (released if weights == "released" else zoo)
     assert page.count("\n| ") - 4 == len(found) == 96
+
+
+def test_the_tables_of_projections_are_those_of_the_kept_results() -> None:
+    lines = (TOP / "benchmarks" / "results" / "projection.jsonl").read_text().splitlines()
+    kept = [json.loads(line) for line in lines]
+    found: dict[tuple[str, str, int], dict[int, str]] = {}
+    for one in kept:
+        if one["kind"] == "accuracy":
+            row_of = found.setdefault((one["network"], one["data"], one["each"]), {})
+            row_of[one["count"]] = f"{one['projected']:.1f} ({one['chosen']:.1f})"
+    page = (TOP / "docs" / "results" / "one-pass.md").read_text().split("## Projected features")[1]
+    shown = {
+        "mcunet-5fps": "MCUNet-5FPS",
+        "mcunet-5fps cut": "MCUNet-5FPS, cut",
+        "mobilenet-v1-0.25": "MobileNetV1-0.25",
+    }
+    sets = {"cifar10": "CIFAR-10", "flowers102": "Flowers-102", "cars196": "Cars", "vww": "VWW"}
+    for (network, data, each), cells in found.items():
+        whole = cells[max(cells)].split(" ")[0]
+        fewer = (cells.get(count, "—") for count in (192, 128, 96, 64, 32))
+        assert f"| {shown[network]} | {sets[data]} | {each} | {whole} | {' | '.join(fewer)} |" in page
+    assert page.count("\n| ") - 2 == len(found) == 24
+    internals = (TOP / "docs" / "internals" / "one-pass.md").read_text()
+    for one in kept:
+        if one["kind"] == "chip":
+            reads = f"{one['count']} numbers" if one["count"] else "160 features"
+            figures = f"{one['observe'] / 1e6:.2f} | {one['solve'] / 1e6:.2f} | {one['sums']:,} | {one['sram']:,}"
+            assert f"| {one['classes']} | {reads} | {figures} |" in internals

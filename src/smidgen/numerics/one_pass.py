@@ -82,6 +82,13 @@ def products(x: Array) -> Array:
     return (wide.T @ wide)[np.tril_indices(wide.shape[1])]
 
 
+def total(x: Array, labels: Array, classes: int) -> Sums:
+    """Return the sums of samples, given as rows of features and their labels."""
+    m = np.stack([x[labels == c].astype(np.int64).sum(axis=0) for c in range(classes)])
+    n = np.append(np.bincount(labels, minlength=classes), 0)
+    return Sums(_wrapped(n), _wrapped(m), _wrapped(products(x)))
+
+
 def observe(sums: Sums, x: Array, label: int, sign: int) -> tuple[int, Sums]:
     """Add a sample to the sums (sign 1) or take it out (−1); where that cannot be they stay, and a code says why."""
     n, m = sums.n.astype(np.int64), sums.m.astype(np.int64)

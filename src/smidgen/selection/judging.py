@@ -20,7 +20,7 @@ from smidgen.ir.rewriting import producers, prune
 from smidgen.learning import Course
 from smidgen.learning.run import not_finite
 from smidgen.learning.testing import label_of, score_samples
-from smidgen.numerics.one_pass import Sums, products, solve
+from smidgen.numerics.one_pass import solve, total
 from smidgen.pipeline import Program, compile
 from smidgen.selection.cuts import Back, back_of, front_of
 from smidgen.selection.folds import Fold
@@ -235,11 +235,9 @@ class Bench:
         """Return the head that one pass over the samples of a fold makes."""
         features, places = self.features, list(self._places(run))
         assert features is not None
-        labels, x = np.array(self.samples.labels)[places], features.x[places].astype(np.int64)
-        m = np.stack([x[labels == c].sum(axis=0) for c in range(classes)])
-        n = [*np.bincount(labels, minlength=classes), 0]
-        sums = Sums(np.array(n, np.int32), m.astype(np.int32), products(x).astype(np.int32))
-        _, w, b = solve(sums, features.scale, np.zeros(m.shape, np.float32), np.zeros(classes, np.float32))
+        sums = total(features.x[places], np.array(self.samples.labels)[places], classes)
+        first = np.zeros(sums.m.shape, np.float32), np.zeros(classes, np.float32)
+        _, w, b = solve(sums, features.scale, *first)
         return {WEIGHTS: w, BIAS: b}
 
     @cached_property

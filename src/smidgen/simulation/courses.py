@@ -16,16 +16,18 @@ import torch
 from torch import Tensor
 
 from smidgen.callbacks import ignore
-from smidgen.data import Data, as_input, pixel_encoding
+from smidgen.data import Data, PixelEncoding, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, LearningError, LearningProgress, learn
-from smidgen.learning.run import not_finite
+from smidgen.learning.run import ONCE, not_finite
 from smidgen.learning.testing import check_labels
+from smidgen.numerics.one_pass import MOST_SAMPLES, Sums
 from smidgen.pipeline import Program
 from smidgen.simulation.layout import in_parts
+from smidgen.simulation.one_pass import teach
 from smidgen.simulation.running import Simulation
-from smidgen.targets.device import FEWEST
+from smidgen.targets.device import FEWEST, sums_in
 from smidgen.threads import in_order, threads_for
 
 Item = TypeVar("Item")
@@ -37,7 +39,8 @@ CPU_STEPS = 64  # between two reports of progress: a processor takes seconds for
 class Simulated:
     """The results of a fleet: top-1 after the last epoch, the mean loss of each epoch, and all state of each device.
 
-    A device whose loss was ever not a number has no accuracy: it is not a number either.
+    A device whose loss was ever not a number has no accuracy: it is not a number either. Devices that learn in one pass
+    do so before the first epoch; of those the top-1 after it and the sums are known, too.
     """
 
     accuracies: tuple[float, ...]
@@ -45,6 +48,8 @@ class Simulated:
     tests: tuple[tuple[float, ...] | None, ...]  # top-1 by epoch, then by device; None where the course has no test
     states: tuple[Mapping[str, Array], ...]
     fleets: tuple[int, ...]  # how many devices ran at once
+    taught: tuple[float | None, ...]  # by device: top-1 after one pass; None without one
+    sums: tuple[Sums | None, ...]
 
     @property
     def diverged(self) -> tuple[bool, ...]:
@@ -69,15 +74,19 @@ class FleetProgress:
 
 
 def simulate(
-    programs: Sequence[Program], data: Data, course: Course, *, learning_rates: Sequence[float] | None = None,
+    programs: Sequence[Program], data: Data, course: Course | None, *, learning_rates: Sequence[float] | None = None,
     device: str = "cuda", on_progress: Callable[[FleetProgress], None] = ignore,
 ) -> Simulated:  # fmt: skip
     """Run the course on one simulated device per program, all at once: each learns the bytes it would learn alone.
 
-    Programs may differ in scheme, options and seed; `learning_rates` gives each its own in place of the course's. Where
-    the GPU's memory does not hold them all, the fleet is split and its parts run one after another. With `device`
-    "host", each runs in C on a core of this machine, without PyTorch's part in it, and the result is the same.
+    A program that learns in one pass does so first, and without a course nothing else. Programs may differ in scheme,
+    options and seed; `learning_rates` gives each its own in place of the course's. Where the GPU's memory does not hold
+    them all, the fleet is split and its parts run one after another. With `device` "host", each runs in C on a core of
+    this machine, without PyTorch's part in it, and the result is the same.
     """
+    if course is None and any(program.graph.one_pass is None for program in programs):
+        raise InputError("a fleet without a course learns in one pass; give a course, or compile it with one_pass=True")
+    course = course or replace(ONCE, epochs=0)
     rates = _checked(programs, data, course, learning_rates, device)
     if device == "host":
         return _simulated([[one] for one in _run_on_host(programs, data, course, rates, on_progress)], course)
@@ -113,6 +122,15 @@ class _Device:
     losses: tuple[float, ...]
     tests: tuple[float, ...]
     state: Mapping[str, Array]
+    taught: float | None = None  # top-1 after one pass
+    sums: Sums | None = None
+
+    @property
+    def accuracy(self) -> float:
+        """Top-1 in the end; not a number where a loss was not."""
+        if not all(map(math.isfinite, self.losses)):
+            return math.nan
+        return self.tests[-1] if self.tests else math.nan if self.taught is None else self.taught
 
 
 def _simulated(fleets: Sequence[Sequence[_Device]], course: Course) -> Simulated:
@@ -120,12 +138,12 @@ def _simulated(fleets: Sequence[Sequence[_Device]], course: Course) -> Simulated
     devices = [one for fleet in fleets for one in fleet]
     tests = zip(*(one.tests for one in devices), strict=True)
     return Simulated(
-        tuple(one.tests[-1] if all(map(math.isfinite, one.losses)) else math.nan for one in devices),
+        tuple(one.accuracy for one in devices),
         tuple(zip(*(one.losses for one in devices), strict=True)),
         tuple(row if course.tests(epoch) else None for epoch, row in enumerate(tests, start=1)),
-        tuple(one.state for one in devices),
-        tuple(map(len, fleets)),
-    )
+        tuple(one.state for one in devices), tuple(map(len, fleets)),
+        tuple(one.taught for one in devices), tuple(one.sums for one in devices),
+    )  # fmt: skip
 
 
 def check_device(device: str) -> None:
@@ -147,7 +165,8 @@ def _checked(
 ) -> list[float]:
     """Return the rate of each device; raise InputError if the arguments do not fit together."""
     check_device(device)
-    course.check()
+    if course.epochs:
+        course.check()
     if not programs:
         raise InputError("a fleet of no devices cannot run; give at least one program")
     for program in programs:
@@ -158,7 +177,7 @@ def _checked(
     if len(rates) != len(programs):
         raise InputError(f"{len(rates)} learning rates do not fit {len(programs)} programs; give one for each")
     for rate in rates:
-        replace(course, learning_rate=rate).check()
+        replace(course, epochs=max(course.epochs, 1), learning_rate=rate).check()
     return rates
 
 
@@ -169,6 +188,8 @@ def _run(
     fleet, encoding = Simulation(graphs, device), pixel_encoding(graphs[0])
     judged = _tensor(_made(partial(as_input, encoding=encoding), data.test.images), fleet)
     answers = torch.tensor(data.test.labels, device=fleet.place)
+    taught = _teach(fleet, data, encoding, judged, answers)
+    sums = [sums_in(graph, fleet.state(d)) if graph.one_pass else None for d, graph in enumerate(graphs)]
     steps, losses, tests = len(data.train), list[tuple[float, ...]](), list[tuple[float, ...]]()
     at_once = fleet.chunk(min(steps, CPU_STEPS) if device == "cpu" else steps)
 
@@ -188,8 +209,23 @@ def _run(
             on_progress(FleetProgress(at, steps, epoch + 1, course.epochs, len(graphs)))
         losses.append(_means(torch.cat(found)))
         tests.append(_top1(fleet, judged, answers) if course.tests(epoch + 1) else (math.nan,) * len(graphs))
-    rows = zip(zip(*losses, strict=True), zip(*tests, strict=True), strict=True)
-    return [_Device(*row, fleet.state(d)) for d, row in enumerate(rows)]
+    return [
+        _Device(tuple(row[d] for row in losses), tuple(row[d] for row in tests), fleet.state(d), taught[d], sums[d])
+        for d in range(len(graphs))
+    ]
+
+
+def _teach(
+    fleet: Simulation, data: Data, encoding: PixelEncoding, judged: Tensor, answers: Tensor
+) -> tuple[float | None, ...]:
+    """Let devices that learn in one pass do so; the top-1 of each after it, None of those that do not."""
+    graphs = fleet.merged.graphs
+    if not any(graph.one_pass for graph in graphs):
+        return (None,) * len(graphs)
+    train = data.train.spread(MOST_SAMPLES)
+    teach(fleet, _tensor(_made(partial(as_input, encoding=encoding), train.images), fleet), train.labels)
+    top1 = _top1(fleet, judged, answers)
+    return tuple(one if graph.one_pass else None for graph, one in zip(graphs, top1, strict=True))
 
 
 def _made(function: Callable[[Any], Array], items: Sequence[Any]) -> Iterator[Array]:
@@ -243,12 +279,15 @@ def _run_on_host(
 
         try:
             own = replace(course, learning_rate=rates[number])
-            learned = learn(programs[number], data, own, on_progress=report, threads=1)
+            steps = own if course.epochs else None
+            learned = learn(programs[number], data, steps, on_progress=report, threads=1)
         except LearningError:  # its loss is not a number; the others go on
             nothing = (math.nan,) * course.epochs
             return _Device(nothing, nothing, {})
         tests = (math.nan if epoch.accuracy is None else epoch.accuracy for epoch in learned.record)
-        return _Device(tuple(epoch.loss for epoch in learned.record), tuple(tests), learned.state)
+        taught = None if learned.taught is None else learned.taught.accuracy
+        sums = None if learned.sums is None else learned.sums.sums
+        return _Device(tuple(epoch.loss for epoch in learned.record), tuple(tests), learned.state, taught, sums)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(run, range(len(programs))))

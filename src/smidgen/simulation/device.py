@@ -12,10 +12,12 @@ from smidgen.codegen import Sources
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, check_inputs, roles_of
 from smidgen.memory import Plan
+from smidgen.numerics import one_pass
 from smidgen.ops.losses import check_softmax
 from smidgen.simulation.courses import check_device
+from smidgen.simulation.one_pass import solved
 from smidgen.simulation.running import Simulation
-from smidgen.targets.device import Device, check_step
+from smidgen.targets.device import Device, check_code, check_step, one_pass_of, with_sums
 from smidgen.targets.host import Host
 
 
@@ -42,6 +44,7 @@ class SimulatedDevice(Device):
         self.graph, self.learns = graph, True
         self._fleet: Simulation | None = Simulation([graph], device)
         self._loss = np.zeros(1, np.float32)
+        self._image: Array | None = None  # of the last run or prediction
 
     @property
     def _running(self) -> Simulation:
@@ -57,7 +60,7 @@ class SimulatedDevice(Device):
         return self.outputs()
 
     def predict(self, *arrays: Array) -> int:
-        fleet = self._running
+        fleet, self._image = self._running, arrays[0]
         return int(fleet.predict(fleet.front(torch.from_numpy(arrays[0])))[0, 0])
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
@@ -66,6 +69,25 @@ class SimulatedDevice(Device):
         rates = torch.tensor([[learning_rate]], dtype=torch.float32, device=fleet.place)
         self._loss = fleet.train(fleet.front(torch.from_numpy(image)), labels, rates)[0].cpu().numpy()
         return float(self._loss[0])
+
+    def count(self, image: Array, label: int, sign: int) -> None:
+        check_inputs(self.graph, (image,), self.graph.prediction_inputs)
+        sums, self._image = self.sums(), image
+        (x,) = self._running.features(torch.from_numpy(image), 0)
+        code, after = one_pass.observe(sums, x, label, sign)
+        check_code(self.graph, code)
+        self.restore(with_sums(self.graph, self.state(), after))
+
+    def solve(self) -> None:
+        self.sums()
+        self.restore(solved(self.graph, self.state()))
+
+    def distance(self) -> float:
+        state, parts = self.state(), one_pass_of(self.graph)
+        if self._image is None or parts.sums[0].name not in state:
+            return 0.0
+        (x,), sums = self._running.features(torch.from_numpy(self._image), 0), self.sums()
+        return float(one_pass.distance(sums.n, sums.m, x, state["limit"][0]))
 
     def audio_features(self, samples: Array) -> Array:
         raise TargetError(f"{self.graph.name} is simulated from its input on; start it on host to run its front end")

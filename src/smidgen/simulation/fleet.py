@@ -21,6 +21,7 @@ from smidgen.ops.gradient import AdvanceStepState, FromFloat, GradOp, Mask, Para
 from smidgen.ops.losses import check_softmax
 from smidgen.ops.state import Gather, Overlay
 from smidgen.ops.update import DenseStep, FusedStep, Step
+from smidgen.simulation.one_pass import features_of
 
 Channels = tuple[int, ...]
 Slotted = GradOp | FromFloat
@@ -84,6 +85,7 @@ class Fleet:
     masked: Mapping[FleetValue, tuple[FleetValue, Node]]
     slots: tuple[Mapping[int, int], ...]  # by graph: the places of its exponents → the fleet's
     lanes: frozenset[FleetValue]  # of which each device has its own
+    features: Mapping[int, FleetValue]  # by graph that learns in one pass: what its head reads
 
 
 def merge(graphs: Sequence[Graph], own_samples: bool = False) -> Fleet:
@@ -109,6 +111,7 @@ class _Merger:
         self.masked: dict[FleetValue, tuple[FleetValue, Node]] = {}
         self.slots: list[dict[int, int]] = []
         self.ends: list[tuple[FleetValue, FleetValue]] = []  # logits and loss of each graph
+        self.features: dict[int, FleetValue] = {}
 
     def value(self, key: object, type: Type) -> FleetValue:
         return self.known.setdefault(key, FleetValue(len(self.known), type))
@@ -134,6 +137,8 @@ class _Merger:
         for node in graph.nodes:
             self._node(one, node)
         self.ends.append((values[roles.logits], values[roles.loss]))
+        if graph.one_pass is not None:
+            self.features[number] = values[features_of(graph)]
 
     def _tensors(self, one: _OneGraph) -> None:
         """Constants and what learns."""
@@ -225,6 +230,7 @@ class _Merger:
         return Fleet(
             tuple(self.graphs), image, label, rate, logits, losses, constants, parameters, self._needed(),
             tuple(self.steps.values()), self.masked, tuple(self.slots), lanes,
+            self.features,
         )  # fmt: skip
 
     def _lanes(self) -> frozenset[FleetValue]:

@@ -1,7 +1,9 @@
 """A fleet under way: the frozen front for many images ahead, then step after step for all devices in lockstep."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,9 +19,10 @@ from smidgen.simulation.backward import BACKWARD, from_float, sums_by_reference
 from smidgen.simulation.fleet import Fleet, FleetNode, FleetStep, FleetValue, Slotted, merge
 from smidgen.simulation.forward import FORWARD, by_reference
 from smidgen.simulation.layout import Setting, as_weights, in_parts, setting, to_lanes, unflatten, zero_of
+from smidgen.simulation.one_pass import Phase
 from smidgen.simulation.steps import HeadStep, IntegerStep
 from smidgen.simulation.tables import Looked, Tables, rounding
-from smidgen.targets.device import check_state
+from smidgen.targets.device import check_state, phase_state
 
 Values = dict[FleetValue, Tensor]
 FRONT_BYTES = 1 << 28  # of the largest map while the front runs: how many images at once
@@ -60,6 +63,7 @@ class Simulation:
         self.logits = torch.zeros((len(graphs), classes), device=self.s.device)  # of the last step
         self.place = self.s.device
         self.recordable = self.place.type == "cuda" and not self.s.by_reference
+        self._phases = {d: Phase.first(graph) for d, graph in enumerate(graphs) if graph.one_pass}
         self._loop = Loop(self)
 
     def _place(self) -> None:
@@ -132,13 +136,27 @@ class Simulation:
         return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
 
     def _front(self, images: Tensor) -> list[Tensor]:
+        values = self._seen(images)
+        return [values[v].movedim(2, 0).contiguous() for v in self.boundary]
+
+    def _seen(self, images: Tensor) -> Values:
+        """Return what the front computes of images."""
         image = self.merged.image
         shifted = images.to(self.s.device, torch.float32) - zero_of(image.type)
         lanes = shifted if image in self.merged.lanes else shifted.unsqueeze(1)
         values = {**self.constants, image: lanes.movedim((1, -1), (0, 1)).contiguous()}
         for node in self._front_nodes:
             self._run(node, values)
-        return [values[v].movedim(2, 0).contiguous() for v in self.boundary]
+        return values
+
+    def features(self, images: Tensor, device: int) -> Array:
+        """Return what the head of a device that learns in one pass reads of int8 images, above its zero point."""
+        values, read = self._seen(images), self.merged.features[device]
+        values.update(self.parameters)
+        for node in self._predicts if read not in values else ():
+            self._run(node, values)
+        found: Array = values[read][min(device, len(values[read]) - 1)].T.cpu().numpy()
+        return np.rint(found).astype(np.int64)
 
     def _run(self, node: FleetNode, values: Values) -> None:
         outs = self._functions[id(node)](*(values[v] for v in node.ins))
@@ -225,6 +243,7 @@ class Simulation:
 
     def train(self, shared: Sequence[Tensor], labels: Tensor, rates: Tensor) -> Tensor:
         """Steps one after another: labels [n] or [n, devices], rates [n, devices]; the losses, [n, devices]."""
+        self._phases = {device: replace(phase, collecting=False) for device, phase in self._phases.items()}
         return self._loop.run(shared, labels.reshape(len(labels), -1), rates)
 
     def mutable(self) -> list[Tensor]:
@@ -242,14 +261,20 @@ class Simulation:
             if device in step.step.ops:
                 found |= step.states(device)
         found[roles_of(graph).step_state] = self._tables.state(device)
-        if missing := set(graph.state) - set(found):
+        if graph.one_pass is not None:
+            found |= self._phases[device].added(graph)
+        there = phase_state(graph, graph.one_pass is not None and self._phases[device].collecting)
+        if missing := set(there) - set(found):
             raise InputError(f"%{min(v.name for v in missing)} of {graph.name} learns in a way no fleet can")
-        return {v.name: found[v] for v in graph.state}
+        return {v.name: found[v] for v in there}
 
     def restore(self, device: int, state: Mapping[str, Array]) -> None:
         """Restore a device from what `state` returned."""
         graph = self.merged.graphs[device]
         check_state(graph, state)
+        if graph.one_pass is not None:
+            self._phases[device] = Phase.of(graph, state)
+            state = {**{v.name: first for v, first in graph.state.items()}, **state}
         for step in self._steps:
             if device in step.step.ops:
                 step.restore(device, state)

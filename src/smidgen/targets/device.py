@@ -268,10 +268,10 @@ def read_state(graph: Graph, block: bytes) -> dict[str, Array]:
     """Return the state in a program's block, by name; of one that learns in one pass, that of its phase."""
     places = state_offsets(graph)
     phase = graph.one_pass and int(tensor(graph.one_pass.phase, block, places[graph.one_pass.phase])[0])
-    return {v.name: tensor(v, block, at) for v, at in places.items() if v in _of_phase(graph, bool(phase))}
+    return {v.name: tensor(v, block, at) for v, at in places.items() if v in phase_state(graph, bool(phase))}
 
 
-def _of_phase(graph: Graph, collecting: bool) -> tuple[Value, ...]:
+def phase_state(graph: Graph, collecting: bool) -> tuple[Value, ...]:
     """Return the state that there is in a phase, which is all of it where there is but one."""
     if graph.one_pass is None:
         return tuple(graph.state)
@@ -290,7 +290,7 @@ def state_block(graph: Graph, state: Mapping[str, Array]) -> bytes:
 def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
     """Raise InputError unless this is a state of the graph, or of one of its phases."""
     phase = state.get(graph.one_pass.phase.name) if graph.one_pass else None
-    values = _of_phase(graph, phase is not None and bool(phase.any()))
+    values = phase_state(graph, phase is not None and bool(phase.any()))
     for v in values:
         held(state, v, graph.name)
     if extra := set(state) - {v.name for v in values}:
