@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from smidgen.training import Options
 from tests.support.audio_signals import listener, signals
 from tests.support.browser import browsing, chromium
 from tests.support.small_network import small_network
-from tests.support.wasm import need_node
+from tests.support.tools import need
 
 RATE, STEPS = 0.01, 3
 # What both scripts do with a package: losses of some steps, probabilities, and all that was learned.
@@ -95,7 +94,7 @@ def in_node(script: str, folder: Path) -> str:
 def test_node_learns_what_the_host_does(
     simd: str, program: Program, package: Path, tmp_path: Path, cache: Path
 ) -> None:
-    need_node()
+    need("node")
     (tmp_path / "node_modules").mkdir()
     (tmp_path / "node_modules" / "smidgen-small").symlink_to(package)  # where npm install would put it
     (tmp_path / "learn.mjs").write_text(LEARN % (STEPS, RATE))
@@ -143,7 +142,7 @@ def test_a_page_without_a_bundler_learns_what_the_host_does(
 
 
 def test_audio_enters_a_package_as_it_enters_the_host(cache: Path, tmp_path: Path) -> None:
-    need_node()
+    need("node")
     program = compile(listener(), target=Wasm(cache=cache))
     program.write(tmp_path / "package", export="npm")
     sound = signals(12_000)["vowel"]
@@ -172,7 +171,7 @@ WRONG = {
 
 
 def test_wrong_use_ends_in_a_sentence(package: Path, tmp_path: Path) -> None:
-    need_node()
+    need("node")
     (tmp_path / "package").symlink_to(package)
     tries = "".join(f"attempt(() => {{ {use}; }});" for use in WRONG)
     script = (
@@ -195,9 +194,7 @@ def test_types_declare_every_public_name_of_the_package(package: Path) -> None:
 
 
 def test_npm_itself_installs_the_package(package: Path, tmp_path: Path) -> None:
-    need_node()
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed: apt install npm")
+    need("node", "npm")
     (tmp_path / "package.json").write_text('{"name": "app", "private": true, "type": "module"}')
     command = ("npm", "install", "--offline", "--no-audit", "--no-fund", str(package))
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -85,7 +85,7 @@ def test_a_hundred_steps_of_each_network_are_the_hosts(
 
 
 @pytest.mark.parametrize("steps", first(5, 100))
-def test_an_audio_model_hears_and_learns_what_the_host_does(steps: int, host: Host, wasm: Wasm) -> None:
+def test_an_audio_model_learns_what_the_host_does(steps: int, host: Host, wasm: Wasm) -> None:
     program = compile(listener(), "full", host, options=Options(4))
     sound = list(signals(16_000).values())
     with program.start() as here, replace(program, target=wasm).start() as there:
