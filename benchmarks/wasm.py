@@ -104,10 +104,9 @@ def measure(name: str, runs: int, steps: int, node: bool) -> Measured:
     files = {key: built(programs[key]) for key in MODULES}
     there = {key: in_node(file, images[0].nbytes, runs, steps) for key, file in files.items()} if node else {}
     sizes = {key: file.read_bytes() for key, file in files.items()}
+    timings = (replace(t, node={key: both[i] for key, both in there.items()}) for i, t in enumerate((forward, step)))
     return Measured(
-        name, scheme, *(replace(timing, node={key: both[i] for key, both in there.items()})
-                        for i, timing in enumerate((forward, step))),
-        {key: len(octets) for key, octets in sizes.items()},
+        name, scheme, next(timings), next(timings), {key: len(octets) for key, octets in sizes.items()},
         {key: len(gzip.compress(octets, mtime=0)) for key, octets in sizes.items()},
     )  # fmt: skip
 
