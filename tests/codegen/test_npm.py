@@ -184,6 +184,22 @@ def test_wrong_use_ends_in_a_sentence(package: Path, tmp_path: Path) -> None:
         assert wanted in found, use
 
 
+def test_a_file_that_is_no_module_of_ours_ends_in_a_sentence(package: Path, tmp_path: Path) -> None:
+    need("node")
+    (tmp_path / "package").symlink_to(package)
+    script = (
+        'import { readFileSync } from "node:fs"; import { load } from "./package/index.js"; const said = [];'
+        'const whole = readFileSync("package/model.wasm"), empty = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0);'
+        "for (const module of [new Uint8Array(0), whole.subarray(0, 5000), empty])"
+        "  await load({ module }).catch((error) => said.push(error.message));"
+        "console.log(JSON.stringify(said));"
+    )
+    nothing, cut, foreign = json.loads(in_node(script, tmp_path))
+    assert nothing.startswith("the module is damaged, or Smidgen did not write it: ")
+    assert cut.startswith("the module is damaged, or Smidgen did not write it: ")
+    assert foreign == "the module exports no memory: Smidgen did not write it"
+
+
 def test_types_declare_every_public_name_of_the_package(package: Path) -> None:
     code, types = ((package / name).read_text() for name in ("index.js", "index.d.ts"))
     methods = set(re.findall(r"^  (?:get )?([a-z]\w*)\(.*\{$", code, re.MULTILINE)) - {"constructor"}
