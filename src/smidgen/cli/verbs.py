@@ -19,7 +19,7 @@ class Demo(given.Overwriting):
 class Fit(
     given.Learning, given.Pixelled, given.Sounding, given.DataReading, given.Naming, given.Cropping, given.Overwriting
 ):
-    """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
+    """From a model and samples to C that learns within a budget; the model `auto` is made for the samples."""
 
     model: given.Model
     source: given.DataSource

@@ -1,7 +1,8 @@
 """Small float32 networks over time in numpy: layers, their gradients, and training by AdamW.
 
 A batch is [samples, moments, channels]; rows of features are a single moment. Every layer is a convolution over time: a
-dense layer is one over all moments at once. The last layer reads the mean over time and gives the scores.
+dense layer is one over all moments at once. The last layer reads the mean over time and gives the scores. Matrices are
+multiplied sample by sample: so small ones are not shared out among threads, which would cost more than it gains.
 """
 
 from __future__ import annotations
@@ -109,9 +110,8 @@ def _convolve_backward(layer: Layer, x: Array, w: Array, dy: Array) -> tuple[Arr
         for i, tap in enumerate(taps):
             dx[:, tap] += dy * w[i]
         return dx, np.stack([(x[:, tap] * dy).sum(axis=(0, 1)) for tap in taps])
-    flat = dy.reshape(-1, layer.outputs)
     laid = np.concatenate([x[:, tap] for tap in taps], axis=2)
-    dw = laid.reshape(len(flat), -1).T @ flat
+    dw = (laid.transpose(0, 2, 1) @ dy).sum(axis=0)
     for i, tap in enumerate(taps):
         dx[:, tap] += dy @ w[i].T
     return dx, dw.reshape(w.shape)
