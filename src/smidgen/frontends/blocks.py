@@ -1,4 +1,4 @@
-"""What formats share: parts of tensors and transposed convolutions as readers emit them, and what writers ask."""
+"""Groups of nodes that readers of every format emit, and facts about nodes that their writers ask for."""
 
 import math
 from collections.abc import Sequence

@@ -33,10 +33,9 @@ class Layers(Channels):
             )
         depthwise = groups == x.shape[1] > 1
         steps, spread, (rows, columns) = _pair(stride), _pair(dilation), ((0, 0), *pads)[-2:]
-        op: ops.Conv2D | ops.Depthwise = ops.Conv2D(steps, (*rows, *columns), spread, groups)
-        axis, order = 0, (0, 2, 3, 1)
-        if depthwise:
-            op, axis, order = ops.Depthwise(steps, (*rows, *columns), spread), 3, (1, 2, 3, 0)
+        window = steps, (*rows, *columns), spread
+        op = ops.Depthwise(*window) if depthwise else ops.Conv2D(*window, groups)
+        axis, order = (3, (1, 2, 3, 0)) if depthwise else (0, (0, 2, 3, 1))
         lifted = (*w.shape[:2], *_pair(w.shape[2:]))
         source = self.to_map(self._weighted_input(x, w))
         weights = self._weights(source, w, axis, lambda a: a.reshape(lifted).transpose(order))
@@ -57,10 +56,9 @@ class Layers(Channels):
         w = self._spread(w, dilation)
         kernel, steps, more = _pair(w.shape[2:]), _pair(stride), (0, *extra)[-2:]
         spans, sizes = ((0, 0), *pads)[-2:], _pair(x.shape[2:])
-        output = [
-            (n - 1) * s + k - sum(span) + e for n, s, k, span, e in zip(sizes, steps, kernel, spans, more, strict=True)
-        ]
-        how = TransposedConv(kernel, steps, (spans[0][0], spans[1][0]), (output[0], output[1]))
+        numbers = zip(sizes, steps, kernel, spans, more, strict=True)
+        h, wide = ((n - 1) * s + k - sum(span) + e for n, s, k, span, e in numbers)
+        how = TransposedConv(kernel, steps, (spans[0][0], spans[1][0]), (h, wide))
         self.budget.check("its weights by phases", 8 * w.data.size * how.phases)
         first = w.transposed((1, 0, *range(2, rank)))
         lifted = (*first.shape[:2], *kernel)

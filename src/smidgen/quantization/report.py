@@ -87,10 +87,8 @@ class QuantizationReport:
         """Return a table of all layers, those that add much noise in bold."""
         table = Table(title=Text(self.model), title_justify="left", box=None, pad_edge=False)
         table.add_column("layer", overflow="fold")
-        table.add_column("op")
-        table.add_column("output")
-        for column in ("scale", "zero", "alone", "cumulative"):
-            table.add_column(column, justify="right")
+        for name in ("op", "output", "scale", "zero", "alone", "cumulative"):
+            table.add_column(name, justify="left" if name in ("op", "output") else "right")
         for layer in self.layers:
             weak = layer.alone is not None and layer.alone < WEAK
             table.add_row(

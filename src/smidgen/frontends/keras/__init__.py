@@ -74,8 +74,7 @@ def _read_stored(path: Path, budget: Budget) -> _StoredModel:
         return _StoredModel(model, _major(version), _legacy_weights(root.group("model_weights") or Hdf5Group()), data)
     members = read_zip(path, budget, lambda name: name in (CONFIG, METADATA, WEIGHTS))
     missing = [name for name in (CONFIG, WEIGHTS) if name not in members]
-    if missing:
-        raise ImportModelError(f"{path.name} holds no {missing[0]}; {SAVE}")
+    refuse(missing, f"{path.name} holds no {' and no '.join(missing)}; {SAVE}")
     stated = Record.from_json(members.get(METADATA, b"{}"), path.name, budget).values.get("keras_version")
     model, held = Record.from_json(members[CONFIG], path.name, budget), members[WEIGHTS]
     return _StoredModel(model, _major(stated), dict(_weights(read_hdf5(held, f"{path.name}, {WEIGHTS}"), model)), held)
@@ -212,7 +211,10 @@ class _Reading:
 
     def _call_all(self, layers: Mapping[str, Record], values: dict[Tensor, Value], top: str, depth: int) -> None:
         """Make every call of every layer, each as soon as all its inputs are there."""
-        calls = {(name, i): list(_tensors(node)) for name, one in layers.items() for i, node in enumerate(_nodes(one))}
+        calls: dict[tuple[str, int], list[Tensor]] = {}
+        for name, layer in layers.items():
+            nodes = layer.items("inbound_nodes") if "inbound_nodes" in layer.values else ()
+            calls |= {(name, place): list(_tensors(node)) for place, node in enumerate(nodes)}
         lacks = {call: len({t for t in read if t not in values}) for call, read in calls.items()}
         readers: dict[Tensor, set[tuple[str, int]]] = {}
         for call, read in calls.items():
@@ -244,15 +246,8 @@ class _Reading:
         weights, config = self.stored.of((top or name, name), self.budget), layer.record("config")
         stem, version = identifier(name) or kind.lower(), self.stored.version
         call = LayerCall(self.builder, self.budget, stem, kind, config, ins, weights, version)
-        with located(f"'{name[:60]}' ({kind})"):
+        with located(f"'{name[:60]}' ({kind})", again="; save the model again"):
             return (LAYERS[kind](call),)
-
-
-def _nodes(layer: Record) -> list[object]:
-    found = layer.values.get("inbound_nodes", [])
-    if not isinstance(found, list):
-        raise ImportModelError(f"{layer.where[:80]} does not say what it reads")
-    return found
 
 
 def _tensors(given: object, depth: int = 0) -> Iterator[Tensor]:

@@ -268,11 +268,10 @@ class ReplayModule(torch.nn.Module):
         keywords = {name: _given(values, item) for name, item in call.keywords.items()}
         _check_pieces(call, [*positional, *keywords.values()], where)
         made = call.operator(*positional, **keywords)
-        several = isinstance(made, tuple) or (isinstance(made, list) and len(call.outputs) != 1)
+        several, wanted = isinstance(made, tuple) or (isinstance(made, list) and len(call.outputs) != 1), call.outputs
         results: Sequence[object] = made if several else (made,)
-        if len(results) != len(call.outputs):
-            raise ImportModelError(f"{where} gives {len(results)} results, the file names {len(call.outputs)}")
-        for output, result in zip(call.outputs, results, strict=True):
+        refuse(len(results) != len(wanted), f"{where} gives {len(results)} results, the file names {len(wanted)}")
+        for output, result in zip(wanted, results, strict=True):
             names = output if isinstance(output, tuple) else (output,)
             parts = result if isinstance(result, list | tuple) else (result,)
             refuse(len(names) != len(parts), f"{where} gives {len(parts)} tensors, the file names {len(names)}")

@@ -223,9 +223,9 @@ def _input(value: onnx.ValueInfoProto) -> OnnxTensor:
         if not dim.HasField("dim_value") or dim.dim_value < 1:
             name = f" ('{dim.dim_param}')" if dim.dim_param else ""
             sizes = ",".join(str(d.dim_value) if d.dim_value else "N" for d in tensor.shape.dim)
+            way_out = f"give its sizes as in --shape {value.name}={sizes} with numbers for N"
             raise ImportModelError(
-                f"{what} leaves dimension {place}{name} open; give its sizes as in --shape {value.name}={sizes} with "
-                "numbers for N, or export it with fixed sizes"
+                f"{what} leaves dimension {place}{name} open; {way_out}, or export it with fixed sizes"
             )
         shape.append(dim.dim_value)
     if len(shape) > LARGEST_RANK or 4 * math.prod(shape) > MAX_BYTES:

@@ -45,8 +45,8 @@ def _conv(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, wi, bi = operator.reads(2, 3)
     x = c.value(xi)
     w = c.weights(wi, x)
-    if len(w.type.shape) != 4 or len(x.type.shape) != 4:
-        raise ImportModelError(f"input {list(x.type.shape)} and weights {list(w.type.shape)} need four dimensions")
+    shapes = x.type.shape, w.type.shape
+    refuse({*map(len, shapes)} != {4}, f"input {list(shapes[0])} and weights {list(shapes[1])} need four dimensions")
     options, depthwise = operator.options, operator.code == "DEPTHWISE_CONV_2D"
     dilation = options.dilation_h_factor, options.dilation_w_factor
     pad = _pad_of(operator, x.type, (w.type.shape[1], w.type.shape[2]), dilation)
@@ -146,8 +146,8 @@ def _gates(c: TfliteImport, indices: tuple[int, ...], x: Value, name: str) -> Va
         c.widened.update(index for index in indices if c.tensor(index).dtype == "int8")
         return c.builder.constant(name, np.stack([c.real(index) for index in indices]))
     held, qs = [c.data(index) for index in indices], [c.q(index) for index in indices]
-    if any(part.shape != held[0].shape for part in held):
-        raise ImportModelError(f"its gates' weights are {', '.join(str(list(part.shape)) for part in held)}, not alike")
+    shapes = [list(part.shape) for part in held]
+    refuse(shapes.count(shapes[0]) < len(shapes), f"its gates' weights are {', '.join(map(str, shapes))}, not alike")
     if any(q is None or len(q.scale) != 1 or q.zero != 0 for q in qs):
         raise ImportModelError("its weights should be int8 with one scale per gate, from zero")
     return c.builder.constant(name, np.stack(held), QParams.per_channel([q.one for q in qs if q is not None], 0))
