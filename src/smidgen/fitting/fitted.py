@@ -126,7 +126,7 @@ class Fitted(Brief):
     def __str__(self) -> str:
         lines = [*map(str, self.stages), f"everything is in {self.folder}"]
         place = next(i for i, one in enumerate(self.stages) if one.stage == "choice") + 1
-        return "\n".join([*lines[:place], *self.choice.table().splitlines(), *lines[place:]])
+        return "\n".join([*lines[:place], *str(self.choice.table()).splitlines(), *lines[place:]])
 
     def as_plain(self) -> dict[str, Any]:
         """Return the figures that `--json` shows; the files of the stages hold the rest."""

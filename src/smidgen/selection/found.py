@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from smidgen.memory import Memory
-from smidgen.tables import Brief
+from smidgen.tables import Brief, Table, counted, measured, rows_of
 from smidgen.training.scheme import Scheme
 
 Method = Literal["exact", "evolutionary", "random"]
@@ -98,10 +98,16 @@ class Pareto(Brief):
     points: tuple[Found, ...]
 
     def __str__(self) -> str:
-        head = f"{'budget':>9}  {'bytes':>9}  {'gain':>7}  biases  bits  layer:share"
-        rows = [
-            f"{one.budget:>9,}  {one.cost:>9,}  {100 * one.gain:>+7.2f}  {one.scheme.biases:>6}  {one.weight_bits:>4}  "
-            + one.weights
+        where = f"on {self.target}" if self.target else "by the paper's analytic sum"
+        return f"{self.model} {where}\n{self.tables()[0]}"
+
+    def tables(self) -> tuple[Table, ...]:
+        rows = rows_of(
+            (
+                counted(one.cost), measured(100 * one.gain, "+.2f"), counted(one.budget), counted(one.scheme.biases),
+                counted(one.weight_bits), one.weights,
+            )
             for one in self.points
-        ]
-        return "\n".join([f"{self.model} on {self.target or 'paper, by its analytic sum'}", head, *rows])
+        )  # fmt: skip
+        columns = ("Bytes", "Gain in points", "Budget", "Biases", "Bits of a weight", "Weights, layer:share")
+        return (Table("What memory buys", columns, rows),)

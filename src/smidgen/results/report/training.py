@@ -20,10 +20,10 @@ from smidgen.results.memory import LABELS, LifeCycle, draw_arena, draw_layers, l
 from smidgen.results.profile import NOTE, Profile
 from smidgen.results.report.learned import before_learning, how_good, learning_section, quality_section
 from smidgen.results.report.page import Block, Chart, Fact, Facts, KeyNumber, Part, Report, Section, Stack
-from smidgen.selection.choice import Choice, shown
+from smidgen.selection.choice import Choice
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.found import Pareto
-from smidgen.selection.rates import ChosenRate, of_batch
+from smidgen.selection.rates import ChosenRate
 from smidgen.tables import Cell, Table, counted, rows_of
 from smidgen.targets.boards import BOARDS, KIB, Board
 from smidgen.training import Options
@@ -84,12 +84,7 @@ def contributions_section(contributions: Contributions, pareto: Pareto | None = 
     charts = [Chart(draw_contributions(contributions), caption, (gains,))]
     if pareto is not None:
         bought = "Each dot is the best scheme that fits the memory below it, by the gains above."
-        rows = rows_of(
-            (counted(one.cost), _points(one.gain), counted(one.scheme.biases), counted(one.weight_bits), one.weights)
-            for one in pareto.points
-        )
-        columns = ("Bytes", "Gain in points", "Biases", "Bits of a weight", "Weights, layer:share")
-        charts.append(Chart(draw_pareto(pareto), bought, (Table("What memory buys", columns, rows),)))
+        charts.append(Chart(draw_pareto(pareto), bought, pareto.tables()))
     return Section("contributions", "What each part adds", intro, tuple(charts))
 
 
@@ -174,11 +169,6 @@ def instructions_section(profile: Profile) -> Section:
     return Section("instructions", "Instructions", intro, (by_op, by_node))
 
 
-CANDIDATES = (
-    "What learns", "On samples held back", "SRAM in bytes", "Instructions per sample", "Rate", "Judged with",
-)  # fmt: skip
-
-
 def course_facts(course: Course) -> tuple[tuple[str, str], ...]:
     """Return the settings of a course, by name."""
     changed = course.augment
@@ -217,18 +207,8 @@ def candidates_section(choice: Choice) -> Section:
             f"Each candidate learned from some of {choice.samples:,} training samples and was judged on the rest. The "
             "test samples decided nothing."
         )
-    rows = rows_of(
-        (
-            f"{row.name}, kept" if place == choice.chosen else row.name,
-            Cell(shown(row, choice.chance), row.score, row.score if choice.chance is not None else None),
-            counted(row.sram_bytes), counted(row.instructions),
-            "" if row.learning_rate is None else of_batch(row.learning_rate),
-            f"{row.judged_with:,} samples" + ("" if row.finalist else ", a shorter trial"),
-        )
-        for place, row in enumerate(choice.rows)
-    )  # fmt: skip
-    table = Table("Candidates, the best first", CANDIDATES, rows, folded=False)
-    return Section("candidates", "What was tried on your samples", intro, (table,) if choice.rows else ())
+    tables = (choice.table(),) if choice.rows else ()
+    return Section("candidates", "What was tried on your samples", intro, tables)
 
 
 @dataclass(frozen=True, eq=False)
