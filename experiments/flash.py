@@ -14,7 +14,7 @@ from smidgen.compiler import Cache, cache_folder, find_compiler
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array
 from smidgen.link.line import STORE_FAILURES
-from smidgen.targets.flash import BLANK, FAILED, BoardFlash
+from smidgen.targets.lines import BLANK, FAILED, BoardFlash
 
 # What a cut leaves of the program or erase that it meets: nothing or everything of it, some of its bits, or bits that
 # read otherwise each time.

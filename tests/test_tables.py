@@ -14,7 +14,7 @@ from smidgen.callbacks import ignore
 from smidgen.fitting.ledger import digest_of
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.selection.contributions import Contributions
-from smidgen.tables import SHOWN_ROWS, Brief, Cell, Matrix, Table, counted, percent, rows_of
+from smidgen.tables import BELOW, SHOWN_ROWS, Brief, Cell, Matrix, Table, bars, counted, percent, rows_of
 from tests.support.float_graphs import dequantized
 from tests.support.shapes import SHAPES, draw_shapes
 from tests.support.small_network import small_network
@@ -41,6 +41,12 @@ def test_no_name_breaks_the_html_of_a_table_or_a_matrix() -> None:
     for html in (table._repr_html_(), Matrix((NAME, "b"), ((1, 2), (0, 3)))._repr_html_()):
         assert "<b>" not in html
         assert "&lt;b&gt;" in html
+
+
+def test_a_bar_below_zero_is_red_and_no_name_breaks_the_picture() -> None:
+    svg = bars(NAME, (2.0, -1.0), ("gain", NAME))
+    assert "<b>" not in svg
+    assert [BELOW in rect for rect in svg.split("<rect")[1:]] == [False, True]
 
 
 def test_mistakes_are_listed_by_how_often_they_happen() -> None:
@@ -99,6 +105,7 @@ def test_results_show_words_a_picture_or_a_table_in_a_notebook(results: dict[str
     for name, one in shown.items():
         html = one._repr_html_()
         assert str(one).splitlines()[0].split(":")[0][:20] in html, name
+        assert any(tag in html for tag in ("<svg", "<img", "<table")), name
     for name in ("load", "compile", "learn", "estimate"):
         assert "<svg" in shown[name]._repr_html_(), name
     assert "data:image/png" in shown["load_data"]._repr_html_()

@@ -15,6 +15,7 @@ SHOWN_CLASSES, COLUMNS = 20, 80  # of a confusion matrix in the terminal; wider 
 SHOWN_ROWS, SHOWN_LINES = 10, 12  # of a table and of words in a notebook
 LONGEST = 400  # characters at a prompt
 WIDE, HIGH = 480, 60  # pixels of a picture in a notebook
+ABOVE, BELOW = "#4a90c4", "#dd5a4b"  # zero
 
 
 @dataclass(frozen=True)
@@ -156,21 +157,24 @@ class Brief:
 
 
 def bars(title: str, values: Sequence[float], names: Sequence[str]) -> str:
-    """Return a bar for each value as SVG, with its name as tooltip."""
+    """Return a bar for each value as SVG, with its name as tooltip; red for one below zero."""
     most, width = max((abs(value) for value in values), default=0) or 1, WIDE / max(len(values), 1)
-    places = ((place * width, HIGH * abs(value) / most) for place, value in enumerate(values))
-    return boxes(title, [(x, HIGH - y, 0.9 * width, y) for x, y in places], names)
+    heights = [HIGH * abs(value) / most for value in values]
+    places = [(place * width, HIGH - high, 0.9 * width, high) for place, high in enumerate(heights)]
+    return boxes(title, places, names, [BELOW if value < 0 else ABOVE for value in values])
 
 
-def boxes(title: str, places: Sequence[tuple[float, float, float, float]], names: Sequence[str]) -> str:
-    """Return rectangles as SVG: left, top, width and height of each, and its name as tooltip."""
+def boxes(
+    title: str, places: Sequence[tuple[float, float, float, float]], names: Sequence[str], colours: Sequence[str] = ()
+) -> str:
+    """Return rectangles as SVG: left, top, width and height of each, its name as tooltip, and its colour."""
     drawn = "".join(
-        f'<rect x="{x:.5g}" y="{y:.5g}" width="{w:.5g}" height="{h:.5g}" stroke="white" stroke-width="0.5">'
+        f'<rect x="{x:.4g}" y="{y:.4g}" width="{w:.4g}" height="{h:.4g}" fill="{colour}">'
         f"<title>{escape(name)}</title></rect>"
-        for (x, y, w, h), name in zip(places, names, strict=True)
+        for (x, y, w, h), name, colour in zip(places, names, colours or [ABOVE] * len(places), strict=True)
     )
-    size = f'viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}"'
-    return f'<figure><figcaption>{escape(title)}</figcaption><svg {size} fill="#4a90c4">{drawn}</svg></figure>'
+    size = f'viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}" stroke="white" stroke-width="0.5"'
+    return f"<figure><figcaption>{escape(title)}</figcaption><svg {size}>{drawn}</svg></figure>"
 
 
 def counted(count: int | None, bar: float | None = None) -> Cell:

@@ -24,9 +24,8 @@ from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, resize
 from smidgen.targets.counter import Counter
 from smidgen.targets.firmware import BoardTarget
-from smidgen.targets.flash import BLANK
 from smidgen.targets.image import read_image
-from smidgen.targets.lines import EmulatedStream, LinkedBoard, emulated_line
+from smidgen.targets.lines import BLANK, EmulatedStream, LinkedBoard, emulated_line
 from smidgen.training import Options
 from tests.codegen.test_project import succeed
 from tests.support.chip_flash import ChipBoard, Controller, Nvmc, Stm32f7

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smidgen.data import Data, DataError, Samples, load_data, load_labelled
-from smidgen.data.notes import notes_on
+from smidgen.data.load import notes_on
 from smidgen.ir import Array
 from tests.cli.test_wrong_turns import refusal, run
 from tests.data.test_data import png, tree

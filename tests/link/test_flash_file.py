@@ -15,7 +15,7 @@ from smidgen import cli
 from smidgen.errors import InputError
 from smidgen.frontends.native import write_smg
 from smidgen.link import Line, open_port
-from smidgen.targets.flash import KeptFlash
+from smidgen.targets.lines import KeptFlash
 from tests.cli.test_cli import invoke
 from tests.support.killed_commands import kill_device
 from tests.support.shapes import SHAPES, draw_shapes

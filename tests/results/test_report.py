@@ -29,7 +29,7 @@ from smidgen.results.profile import Profile, profile
 from smidgen.results.report import Report, Section, render
 from smidgen.results.report.learned import before_learning, quality_section, show_samples
 from smidgen.results.report.page import Chart, Fact, Facts, Gallery, KeyNumber, Part, Stack
-from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
+from smidgen.results.report.training import contributions_section, instructions_section, memory_section, network_section
 from smidgen.selection.found import Found, LayerGain, Pareto
 from smidgen.tables import Cell, Matrix, Table
 from smidgen.targets.boards import BOARDS

@@ -9,7 +9,7 @@ from smidgen.learning import Epoch, Tested
 from smidgen.quantization import PixelChoice
 from smidgen.results.profile import Profile
 from smidgen.selection.choice import Choice
-from smidgen.tables import Brief
+from smidgen.tables import Brief, Table, bars
 from smidgen.targets.boards import Clock, shown_time
 from smidgen.training import HeadStart
 
@@ -126,7 +126,16 @@ class Fitted(Brief):
     def __str__(self) -> str:
         lines = [*map(str, self.stages), f"everything is in {self.folder}"]
         place = next(i for i, one in enumerate(self.stages) if one.stage == "choice") + 1
-        return "\n".join([*lines[:place], *self.choice.table().splitlines(), *lines[place:]])
+        return "\n".join([*lines[:place], *str(self.choice.table()).splitlines(), *lines[place:]])
+
+    def picture(self) -> str:
+        """Draw what each op costs on the board."""
+        costs = self.board.instructions.by_op
+        notes = [f"{one.title}: {one.instructions:,}" for one in costs]
+        return bars("instructions of each op", [one.instructions for one in costs], notes)
+
+    def tables(self) -> tuple[Table, ...]:
+        return (self.choice.table(),)
 
     def as_plain(self) -> dict[str, Any]:
         """Return the figures that `--json` shows; the files of the stages hold the rest."""

@@ -14,8 +14,15 @@ from smidgen.results.memory import life_cycle
 from smidgen.results.report import Report, Section, render
 from smidgen.results.report.learned import before_learning, how_good, learning_section, quality_section
 from smidgen.results.report.page import Chart, Fact, Facts, KeyNumber
-from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
-from smidgen.results.report.training import candidates_section, course_facts, reproduce_section
+from smidgen.results.report.training import (
+    candidates_section,
+    contributions_section,
+    course_facts,
+    instructions_section,
+    memory_section,
+    network_section,
+    reproduce_section,
+)
 from smidgen.selection.found import Pareto
 from smidgen.selection.searching import pareto
 from smidgen.targets.boards import BOARDS, KIB, shown_time

@@ -1,6 +1,6 @@
 """A board at the end of a byte stream: frames, requests that are done once, and a device that survives a bad line."""
 
-from smidgen.link.device import LinkedDevice, connect, fitting_target, open_port
+from smidgen.link.device import LinkedDevice, LinkTarget, connect, fitting_target, open_port
 from smidgen.link.frames import LinkError, Restarted, Stream
 from smidgen.link.line import (
     Hello,
@@ -13,7 +13,6 @@ from smidgen.link.line import (
     save_file,
     save_there,
 )
-from smidgen.link.target import LinkTarget
 
 __all__ = [
     "Hello", "Line", "LinkError", "LinkTarget", "LinkedDevice", "Restarted", "Statistics", "Stream", "Timing",

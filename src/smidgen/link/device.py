@@ -1,4 +1,4 @@
-"""A board at the end of a line, as a device that survives a bad line and a restart, and the ports that lead to one."""
+"""A board at the end of a line, as a device and a target that survive a bad line and a restart, and ports to one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import TypeVar
 
 import numpy as np
 
+from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, check_inputs
 from smidgen.ir.text import fingerprint
 from smidgen.link.frames import BAUD, BoardFailed, Command, LinkError, ProcessStream, Restarted, SerialStream, Stream
 from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics, Timing
-from smidgen.memory import state_bytes
+from smidgen.memory import Plan, state_bytes
+from smidgen.ops.one_pass import Distance
 from smidgen.pipeline import Program
 from smidgen.targets import device as checks
 from smidgen.targets.device import Device, Target, read_state, state_block, tensor
@@ -304,3 +306,59 @@ def fitting_target(port: str, project: str | Path | None = None) -> str | Target
     from smidgen.targets.lines import read_project
 
     return read_project(Path(project), name).target
+
+
+class LinkTarget(Target):
+    """A target whose device runs already; programs are compiled as for the target given."""
+
+    def __init__(self, device: LinkedDevice, like: Target) -> None:
+        self.device, self._like = device, like
+
+    @property
+    def name(self) -> str:
+        return self.device.line.stream.name
+
+    @property
+    def frugal(self) -> bool:
+        return self._like.frugal
+
+    @property
+    def overhead(self) -> int:
+        return self._like.overhead
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return self._like.folders
+
+    def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
+        return self._like.project(graph, sources, fields)
+
+    def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
+        """It is there already."""
+
+    def start(self, graph: Graph, sources: Sources) -> LentDevice:
+        """Return the device, whatever the graph: one that only infers is asked of what the device has learned."""
+        return LentDevice(self.device, graph)
+
+
+class LentDevice(LinkedDevice):
+    """A linked device that somebody else closes, asked for what a graph gives."""
+
+    __slots__ = ("_asked",)  # all else is the device's own
+
+    def __init__(self, device: LinkedDevice, asked: Graph) -> None:
+        self.__dict__ = device.__dict__
+        self._asked = asked
+
+    def run(self, *arrays: Array) -> tuple[Array, ...]:
+        """Return the outputs of a program that infers; of one that learns its scores, in place of what is asked for."""
+        if not self.learns:
+            return super().run(*arrays)
+        self.predict(*arrays)
+        scores = self.output(self.graph.outputs.index(self.graph.scores))
+        far = {node.out for node in self._asked.nodes if isinstance(node.op, Distance)}
+        distance = np.array([[self.distance()]], np.float32) if far else scores
+        return tuple(distance if value in far else scores for value in self._asked.outputs)
+
+    def close(self) -> None:
+        """Its line stays open."""

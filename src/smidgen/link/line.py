@@ -189,7 +189,12 @@ class Line:
         sent = frames.request_frame(self._session, self._number, command, data)
         self.sent, before = self.sent + 1, self.sent_in_all
         answer = self._until_answered(sent, command, first)
-        self._adapt(self.sent_in_all - before)
+        tries = self.sent_in_all - before  # shorter pieces where long ones do not arrive, longer ones where they do
+        self._smooth = 0 if tries > 1 else self._smooth + 1
+        if tries > 4:
+            self.piece = max(self.piece // 2, LEAST_PIECE)
+        elif self._smooth >= GROWS:
+            self._smooth, self.piece = 0, min(2 * self.piece, self._most)
         if answer.status == Status.STRANGER or (self._boot is not None and answer.boot != self._boot):
             raise Restarted(f"{self.stream.name} has restarted")
         return answer
@@ -228,14 +233,6 @@ class Line:
             elif (answer.session, answer.number) == (self._session, self._number):
                 found = answer
         return found, damaged
-
-    def _adapt(self, tries: int) -> None:
-        """Shorter pieces where long ones do not arrive, longer ones again where they do."""
-        self._smooth = 0 if tries > 1 else self._smooth + 1
-        if tries > 4:
-            self.piece = max(self.piece // 2, LEAST_PIECE)
-        elif self._smooth >= GROWS:
-            self._smooth, self.piece = 0, min(2 * self.piece, self._most)
 
     def _silence(self, command: Command, seconds: float, tries: int) -> str:
         name, what = self.stream.name, command.name.lower()

@@ -157,14 +157,23 @@ def draw_arena(cycle: LifeCycle) -> Figure:
     kinds = [(kind, [tensor for tensor in cycle.tensors if tensor.kind == kind]) for kind in KINDS]
     places = [_rectangles(cycle, kind, tensors) for kind, tensors in kinds if tensors]
     nodes = Axis("node", 0, len(cycle.nodes) + 1)
-    marks = tuple(_marks(cycle))
+    marks, levels, top = tuple(_marks(cycle)), list[Rule](), list[Mark]()
+    peak, bound = cycle.memory.peak, cycle.memory.lower_bound
+    levels.append(Rule("y", peak, dashed=True, words=(f"arena {peak:,}",)))
+    if bound < peak:
+        levels.append(Rule("y", bound, dashed=True, words=(f"lower bound {bound:,}",)))
+    if cycle.nodes:
+        step, right = cycle.nodes[cycle.peak], cycle.peak < len(cycle.nodes) / 2  # the side with more room
+        words = f"peak: {step.bytes:,} bytes at node {cycle.peak}, {step.name}"
+        top.append(Rule("x", cycle.peak + 0.5, CRIMSON, dashed=True))
+        top.append(Note(cycle.peak + 0.5, step.bytes, words, CRIMSON, right))
     arena = Panel(
-        "The arena: where each tensor lies, and when", (*marks, *places, *_levels(cycle)), replace(nodes, title=""),
+        "The arena: where each tensor lies, and when", (*marks, *places, *levels), replace(nodes, title=""),
         Axis("bytes from the arena's start", 0, unit="bytes"),
     )  # fmt: skip
     most = 1.15 * max(cycle.memory.sram, 1)
     alive = Panel(
-        "Bytes alive at each node", (*_stacked(cycle), *marks, *_peak(cycle)), nodes,
+        "Bytes alive at each node", (*_stacked(cycle), *marks, *top), nodes,
         Axis("bytes of SRAM", 0, most, unit="bytes"),
     )  # fmt: skip
     return Figure("The arena over time", (arena, alive), 900)
@@ -214,22 +223,6 @@ def _marks(cycle: LifeCycle) -> Iterator[Mark]:
         yield Band(first, end, STREAMED, "" if index else "streamed row by row")
     if cycle.backward is not None:
         yield Rule("x", cycle.backward, words=("forward", "backward"))
-
-
-def _peak(cycle: LifeCycle) -> Iterator[Mark]:
-    if cycle.nodes:
-        step, right = cycle.nodes[cycle.peak], cycle.peak < len(cycle.nodes) / 2  # the side with more room
-        yield Rule("x", cycle.peak + 0.5, CRIMSON, dashed=True)
-        words = f"peak: {step.bytes:,} bytes at node {cycle.peak}, {step.name}"
-        yield Note(cycle.peak + 0.5, step.bytes, words, CRIMSON, right)
-
-
-def _levels(cycle: LifeCycle) -> Iterator[Rule]:
-    """Yield the heights of the plan and of its lower bound."""
-    peak, bound = cycle.memory.peak, cycle.memory.lower_bound
-    yield Rule("y", peak, dashed=True, words=(f"arena {peak:,}",))
-    if bound < peak:
-        yield Rule("y", bound, dashed=True, words=(f"lower bound {bound:,}",))
 
 
 def draw_layers(cycle: LifeCycle) -> Figure:

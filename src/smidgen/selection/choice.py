@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from smidgen.selection.judging import Recipe
 from smidgen.selection.rates import of_batch
+from smidgen.tables import Cell, Table, counted, rows_of
 
+COLUMNS = ("What learns", "Held back", "Gain", "SRAM", "Instructions", "Rate", "Judged with")
 SURE = 2.0  # standard errors above chance from which something was learned
 
 
@@ -53,18 +55,20 @@ class Choice:
         gain = f"; contributions had predicted {100 * self.predicted:+.1f} points" if self.predicted else ""
         return f"{self.candidate.name}: {self.reason}{gain}"
 
-    def table(self) -> str:
-        """Return every candidate as a line of text, the best first."""
-        lines = [f"{'':2}{'what learns':<34}{'held back':>15}{'gain':>7}{'SRAM':>10}{'instructions':>14}  rate"]
-        for place, row in enumerate(self.rows):
-            mark = "→ " if place == self.chosen else "  "
-            rate = "" if row.learning_rate is None else of_batch(row.learning_rate)
-            count = "" if row.instructions is None else f"{row.instructions / 1e6:.1f} M"
-            short = "" if row.finalist else "  (short trial)"
-            gain = "" if row.expected is None else f"{100 * row.expected:+.1f}"
-            cost = f"{gain:>7}{row.sram_bytes:>10,}{count:>14}"
-            lines.append(f"{mark}{row.name:<34}{shown(row, self.chance):>15}{cost}  {rate}{short}")
-        return "\n".join(lines)
+    def table(self) -> Table:
+        """Return a row for each candidate, the best first: its score on samples held back, and what it costs."""
+        rows = rows_of(
+            (
+                f"{row.name}, kept" if place == self.chosen else row.name,
+                Cell(shown(row, self.chance), row.score, row.score if self.chance is not None else None),
+                Cell("") if row.expected is None else Cell(f"{100 * row.expected:+.1f}", row.expected),
+                counted(row.sram_bytes), counted(row.instructions),
+                "" if row.learning_rate is None else of_batch(row.learning_rate),
+                f"{row.judged_with:,} samples" + ("" if row.finalist else ", a shorter trial"),
+            )
+            for place, row in enumerate(self.rows)
+        )  # fmt: skip
+        return Table("Candidates, the best first", COLUMNS, rows, folded=False)
 
 
 def shown(row: Row, chance: float | None) -> str:

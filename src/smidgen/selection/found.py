@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from smidgen.memory import Memory
-from smidgen.tables import Brief
+from smidgen.tables import Brief, Table, bars, counted, measured, rows_of
 from smidgen.training.scheme import Scheme
 
 Method = Literal["exact", "evolutionary", "random"]
@@ -61,6 +61,11 @@ class Found(Brief):
         """Return whether no scheme within the budget is predicted to gain more."""
         return self.best_possible is not None and self.best_possible <= self.gain
 
+    def picture(self) -> str:
+        """Draw the predicted gain of each layer's weights."""
+        notes = [f"{one.share} of layer {one.layer}: {100 * one.gain:+.2f} points" for one in self.layers]
+        return bars("predicted gain of weights, layer after layer", [one.gain for one in self.layers], notes)
+
     def __str__(self) -> str:
         where = f"on {self.target}" if self.target else "by the analytic sum"
         weights = f"weights of {len(self.layers)} layers with {self.weight_bits} bits" if self.layers else "no weights"
@@ -98,10 +103,21 @@ class Pareto(Brief):
     points: tuple[Found, ...]
 
     def __str__(self) -> str:
-        head = f"{'budget':>9}  {'bytes':>9}  {'gain':>7}  biases  bits  layer:share"
-        rows = [
-            f"{one.budget:>9,}  {one.cost:>9,}  {100 * one.gain:>+7.2f}  {one.scheme.biases:>6}  {one.weight_bits:>4}  "
-            + one.weights
+        where = f"on {self.target}" if self.target else "by the paper's analytic sum"
+        return f"{self.model} {where}\n{self.tables()[0]}"
+
+    def picture(self) -> str:
+        """Draw the gain of each point."""
+        notes = [f"{one.cost:,} bytes: {100 * one.gain:+.2f} points" for one in self.points]
+        return bars("what memory buys", [one.gain for one in self.points], notes)
+
+    def tables(self) -> tuple[Table, ...]:
+        rows = rows_of(
+            (
+                counted(one.cost), measured(100 * one.gain, "+.2f"), counted(one.budget), counted(one.scheme.biases),
+                counted(one.weight_bits), one.weights,
+            )
             for one in self.points
-        ]
-        return "\n".join([f"{self.model} on {self.target or 'paper, by its analytic sum'}", head, *rows])
+        )  # fmt: skip
+        columns = ("Bytes", "Gain in points", "Budget", "Biases", "Bits of a weight", "Weights, layer:share")
+        return (Table("What memory buys", columns, rows),)

@@ -20,7 +20,7 @@ from smidgen.ops.loss import MeanLoss
 from smidgen.ops.losses import loss_of
 from smidgen.pipeline import Program
 from smidgen.selection.trials import hold_back
-from smidgen.tables import Brief
+from smidgen.tables import Brief, bars
 from smidgen.targets.device import Device, share_out
 from smidgen.threads import threads_for
 
@@ -98,6 +98,10 @@ class ChosenRate(Brief):
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *map(str, self.trials)])
+
+    def picture(self) -> str:
+        """Draw the loss of each rate; one that diverged has none."""
+        return bars("loss of each rate", [one.loss or 0.0 for one in self.trials], list(map(str, self.trials)))
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,10 @@ def read_image(path: Path) -> Image:
             if section["sh_flags"] & ALLOCATED and section["sh_size"]
         )
         symbols, text = sorted(_symbols(elf), key=lambda s: s.address), elf.get_section_by_name(".text")
-        marks = tuple(_marks(elf, text["sh_addr"], text["sh_addr"] + text["sh_size"]))
+        start, end = text["sh_addr"], text["sh_addr"] + text["sh_size"]
+        entries = ((entry["st_value"], entry.name) for entry in elf.get_section_by_name(".symtab").iter_symbols())
+        begun = ((at, name) for at, name in entries if start <= at < end and name.startswith(("$t", "$x", "$d")))
+        marks = tuple(sorted((at, not name.startswith("$d")) for at, name in begun)) or ((start, True),)
         return Image(loads, sections, tuple(symbols), MACHINES[elf["e_machine"]], text.data(), marks)
 
 
@@ -132,13 +135,6 @@ def _symbols(elf: ELFFile) -> list[Symbol]:
             if address not in found or symbol.bytes > found[address].bytes:  # of aliases one is enough
                 found[address] = symbol
     return list(found.values())
-
-
-def _marks(elf: ELFFile, start: int, end: int) -> list[tuple[int, bool]]:
-    """Return the marks in [start, end); a text without marks is all code."""
-    symbols = ((symbol["st_value"], symbol.name) for symbol in elf.get_section_by_name(".symtab").iter_symbols())
-    marked = ((at, name) for at, name in symbols if start <= at < end and name.startswith(("$t", "$x", "$d")))
-    return sorted((at, not name.startswith("$d")) for at, name in marked) or [(start, True)]
 
 
 START = "reset"

@@ -95,16 +95,14 @@ def _sheets(tree: Tree) -> Given:
     parts = []
     for source, sheets in (("train_lables.json", BATCHES), ("test_lables.json", ("test_batch",))):
         labels = parse_json(tree.read(source), f"{source} in {tree.where}", tree.budget)
-        pixels = np.concatenate([_sheet(tree, f"{sheet}.png") for sheet in sheets])
-        parts.append(_samples(tree, source, pixels, labels, CLASSES, rows=True))
+        pixels = []
+        for name in (f"{sheet}.png" for sheet in sheets):
+            with opened(tree.file(name), tree.budget) as image:
+                if image.width != SIDE * SIDE:
+                    raise tree.wrong(name, f"is {image.width} pixels wide, a row of {SIDE * SIDE} is one image")
+                pixels.append(np.asarray(image.convert("RGB"), np.uint8).reshape(image.height, PIXELS))
+        parts.append(_samples(tree, source, np.concatenate(pixels), labels, CLASSES, rows=True))
     return Given(CLASSES, *parts)
-
-
-def _sheet(tree: Tree, name: str) -> Array:
-    with opened(tree.file(name), tree.budget) as image:
-        if image.width != SIDE * SIDE:
-            raise tree.wrong(name, f"is {image.width} pixels wide, a row of {SIDE * SIDE} is one image")
-        return np.asarray(image.convert("RGB"), np.uint8).reshape(image.height, PIXELS)
 
 
 def _samples(

@@ -23,8 +23,6 @@ LARGEST = 2**62  # side or area, in pixels
 COCO_SPLITS = (("maxitrain", "minival"), *((f"train{year}", f"val{year}") for year in COCO_YEARS))
 COCO_FOLDERS = tuple(f"{part}{year}" for year in COCO_YEARS for part in ("train", "val"))
 
-Fields = dict[str, tuple[Value, ...]]
-
 
 def _read_birds(tree: Tree) -> Listing:
     """List whole images: the published bounding boxes are not used. Class 1 of classes.txt is label 0."""
