@@ -10,6 +10,7 @@ HELIUM := $(abspath $(wildcard $(RUNTIME)/helium/*.[cS]))
 PORTABLE := $(abspath $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c))
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wconversion -Wsign-conversion -I$(abspath $(RUNTIME))
 CORE = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("$(1)", boards.$(2)), *t.FLAGS)')
+WASM = $(shell $(BIN)/python -c 'from smidgen.targets import wasm; print(*wasm.FLAGS)')
 # Whether a compiler is installed and finds its C library.
 HAS = expr "$$($(1) -print-file-name=$(2) 2> /dev/null)" : / > /dev/null
 SHARED := -I$(abspath $(RUNTIME))/kernels -I$(abspath $(RUNTIME))/cortex_m
@@ -67,6 +68,8 @@ cwarnings: program
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM)
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,RV32IMC) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(WASM) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PORTABLE)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(WASM) -msimd128 $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PORTABLE)
 	if $(call HAS,arm-none-eabi-gcc,nano.specs); then cd build && \
 	  arm-none-eabi-gcc $(call CORE,gcc,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED) $(PORTABLE) && \
 	  arm-none-eabi-gcc $(call CORE,gcc,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \

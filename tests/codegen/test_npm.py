@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from smidgen.training import Options
 from tests.support.audio_signals import listener, signals
 from tests.support.browser import browsing, chromium
 from tests.support.small_network import small_network
-from tests.support.wasm import need_node
+from tests.support.tools import need
 
 RATE, STEPS = 0.01, 3
 # What both scripts do with a package: losses of some steps, probabilities, and all that was learned.
@@ -95,7 +94,7 @@ def in_node(script: str, folder: Path) -> str:
 def test_node_learns_what_the_host_does(
     simd: str, program: Program, package: Path, tmp_path: Path, cache: Path
 ) -> None:
-    need_node()
+    need("node")
     (tmp_path / "node_modules").mkdir()
     (tmp_path / "node_modules" / "smidgen-small").symlink_to(package)  # where npm install would put it
     (tmp_path / "learn.mjs").write_text(LEARN % (STEPS, RATE))
@@ -143,7 +142,7 @@ def test_a_page_without_a_bundler_learns_what_the_host_does(
 
 
 def test_audio_enters_a_package_as_it_enters_the_host(cache: Path, tmp_path: Path) -> None:
-    need_node()
+    need("node")
     program = compile(listener(), target=Wasm(cache=cache))
     program.write(tmp_path / "package", export="npm")
     sound = signals(12_000)["vowel"]
@@ -172,7 +171,7 @@ WRONG = {
 
 
 def test_wrong_use_ends_in_a_sentence(package: Path, tmp_path: Path) -> None:
-    need_node()
+    need("node")
     (tmp_path / "package").symlink_to(package)
     tries = "".join(f"attempt(() => {{ {use}; }});" for use in WRONG)
     script = (
@@ -185,6 +184,22 @@ def test_wrong_use_ends_in_a_sentence(package: Path, tmp_path: Path) -> None:
         assert wanted in found, use
 
 
+def test_a_file_that_is_no_module_of_ours_ends_in_a_sentence(package: Path, tmp_path: Path) -> None:
+    need("node")
+    (tmp_path / "package").symlink_to(package)
+    script = (
+        'import { readFileSync } from "node:fs"; import { load } from "./package/index.js"; const said = [];'
+        'const whole = readFileSync("package/model.wasm"), empty = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0);'
+        "for (const module of [new Uint8Array(0), whole.subarray(0, 5000), empty])"
+        "  await load({ module }).catch((error) => said.push(error.message));"
+        "console.log(JSON.stringify(said));"
+    )
+    nothing, cut, foreign = json.loads(in_node(script, tmp_path))
+    assert nothing.startswith("the module is damaged, or Smidgen did not write it: ")
+    assert cut.startswith("the module is damaged, or Smidgen did not write it: ")
+    assert foreign == "the module exports no memory: Smidgen did not write it"
+
+
 def test_types_declare_every_public_name_of_the_package(package: Path) -> None:
     code, types = ((package / name).read_text() for name in ("index.js", "index.d.ts"))
     methods = set(re.findall(r"^  (?:get )?([a-z]\w*)\(.*\{$", code, re.MULTILINE)) - {"constructor"}
@@ -195,9 +210,7 @@ def test_types_declare_every_public_name_of_the_package(package: Path) -> None:
 
 
 def test_npm_itself_installs_the_package(package: Path, tmp_path: Path) -> None:
-    need_node()
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed: apt install npm")
+    need("node", "npm")
     (tmp_path / "package.json").write_text('{"name": "app", "private": true, "type": "module"}')
     command = ("npm", "install", "--offline", "--no-audit", "--no-fund", str(package))
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

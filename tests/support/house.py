@@ -27,11 +27,11 @@ LAYERS = {
     "zoo": "architectures in code, weights that ship; a name or a file → graph",
     "training": "graph + scheme → training graph: what learns, gradients in float32 and in int8, what makes it small",
     "memory": "rows through ring buffers, the order of nodes, where everything lies; a check that shares no code",
-    "runtime": "`smidgen.h`, `smidgen_training.h` and the kernels, portable C99; in `avx2.h`, `vnni.h`, `cortex_m/`, "
+    "runtime": "`smidgen.h`, `smidgen_training.h` and the kernels, portable C99; in `vec8.h`, `vnni.h`, `cortex_m/`, "
     "`helium/` and `scalar/` the same for processors that can do more, or less; `link/`: frames over a byte "
     "stream; `store/`: what was learned, kept in flash; `working*.c`: the working memory of each kernel",
     "codegen": "graph + plan → C: one readable call per node",
-    "targets": "this machine as a shared library; Cortex-M and RISC-V boards, emulated; exported projects",
+    "targets": "this machine as a shared library; WebAssembly; Cortex-M and RISC-V boards, emulated; exported projects",
     "pipeline": "`compile()`: every stage in order",
     "link": "a board at the end of a byte stream: frames, requests that are done once, a device that outlives faults",
     "inference": "what a model says of samples, one by one, and how often it is right",

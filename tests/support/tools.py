@@ -15,6 +15,8 @@ PACKAGES: Mapping[str, str] = {  # by program
     "arduino-builder": "arduino-builder",
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
     "avr-gcc": "gcc-avr avr-libc",
+    "node": "nodejs",
+    "npm": "npm",
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
     "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",

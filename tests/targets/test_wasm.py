@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import struct
 import zlib
@@ -85,7 +86,7 @@ def test_a_hundred_steps_of_each_network_are_the_hosts(
 
 
 @pytest.mark.parametrize("steps", first(5, 100))
-def test_an_audio_model_hears_and_learns_what_the_host_does(steps: int, host: Host, wasm: Wasm) -> None:
+def test_an_audio_model_learns_what_the_host_does(steps: int, host: Host, wasm: Wasm) -> None:
     program = compile(listener(), "full", host, options=Options(4))
     sound = list(signals(16_000).values())
     with program.start() as here, replace(program, target=wasm).start() as there:
@@ -180,6 +181,19 @@ def test_scores_are_the_numbers_that_outputs_stand_for(wasm: Wasm) -> None:
             scores = device.outputs()[program.graph.outputs.index(program.graph.scores)]
             wanted = real(scores, program.graph.scores.type).astype(np.float32)
             assert device.scores().tobytes() == wanted.tobytes()
+
+
+NAMES = ('a "quoted" \\ name', "*/ ??/ %s é 😀", "</script>\n\t\x1b[31m")
+
+
+def test_names_of_any_letters_are_told_as_they_are(wasm: Wasm) -> None:
+    model = replace(small_network(), name=NAMES[0] + NAMES[1])
+    program = compile(model, "head", wasm, options=Options(3), class_names=NAMES)
+    with started(program) as device:
+        about = device.about()
+    assert (about["name"], tuple(about["classes"])) == (model.name, NAMES)
+    described = json.loads(str(program.package("npm")["package.json"]))
+    assert re.fullmatch(r"smidgen-[a-z0-9-]+", described["name"])
 
 
 def learner(wasm: Wasm, scheme: str = "last:2") -> Program:

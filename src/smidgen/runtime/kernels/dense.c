@@ -3,7 +3,7 @@
 
 #include "arithmetic.h"
 #include "dense.h"
-#include "vnni.h"
+#include "vec8.h"
 
 #if defined(SMG_VNNI)
 /* Sums wrap, so that runs need not be told apart; what raised inputs add is taken off by the weights' own sum. */
@@ -19,6 +19,21 @@ static inline int32_t dot(const int8_t *x, const int8_t *w, int32_t k, int32_t x
     }
     const __m512i zeros = _mm512_mullo_epi32(total, _mm512_set1_epi32(128 + x_zero));
     return _mm512_reduce_add_epi32(_mm512_sub_epi32(sum, zeros));
+}
+#elif defined(SMG_VEC8)
+static inline int32_t dot(const int8_t *x, const int8_t *w, int32_t k, int32_t x_zero) {
+    const smg_vec8 zeros = smg_vec8_words((int16_t)x_zero);
+    smg_vec8 sum = smg_vec8_all(0);
+    int32_t lanes[SMG_VEC8_LANES], i = 0;
+    uint32_t total = 0;
+    for (; i + 16 <= k; i += 16) {
+        const smg_vec8 given = smg_vec8_sub_words(smg_vec8_wide(smg_bytes_load16(x + i)), zeros);
+        sum = smg_vec8_multiply(sum, smg_vec8_wide(smg_bytes_load16(w + i)), given);
+    }
+    smg_vec8_store(lanes, sum);
+    for (int32_t n = 0; n < SMG_VEC8_LANES; n++) total += (uint32_t)lanes[n];
+    for (; i < k; i++) total += (uint32_t)((x[i] - x_zero) * w[i]);
+    return (int32_t)total;
 }
 #else
 /* Sums of this many products fit in 32 bits; longer rows are summed in runs, whose total wraps as in the contract. */

@@ -159,7 +159,7 @@ SMG_VEC8_PART void smg_vec8_slide(const smg_depthwise_s8_params *p, const smg_ve
 
 #define SMG_VEC8_SLIDE(name, twos, taps, stride, positive)                                                              \
     SMG_VEC8_LOOP smg_vec8_slide_##name(const smg_depthwise_s8_params *p, const smg_vec8_block *of,                     \
-                                        const smg_vec8 *strip, const smg_vec8 *w, int8_t *y) {                            \
+                                        const smg_vec8 *strip, const smg_vec8 *w, int8_t *y) {                          \
         smg_vec8_slide(p, of, strip, w, twos, taps, stride, positive, y);                                               \
     }
 SMG_VEC8_SLIDE(3, 2, 3, 1, 1)
