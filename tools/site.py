@@ -1,4 +1,4 @@
-"""What mkdocs.yml adds to the pages of docs/: the examples and the changelog, and links between all of them.
+"""What mkdocs.yml adds to the pages of docs/: the examples, the changelog, a page to try, and links between them all.
 
 mkdocs calls these functions by their names. On GitHub a page links to `../CHANGELOG.md`; on the site that file is a
 page among the others. A link to a file that is no page, such as one of the sources, is shown as its text, and a link
@@ -16,12 +16,23 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from smidgen.play import draw_play, measure, plan
+from smidgen.training import Options
+from smidgen.zoo import load
+
 TOP = Path(__file__).parents[1]
 # Code, which stays as it is, or a link: its text, where it leads, and to which part of that.
 LINK = re.compile(
     r"^ *(?P<fence>```+|~~~+).*?^ *(?P=fence)$|`[^`\n]*`"
     r"|(?<!!)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<to>[^)\s#]+)(?P<part>#[^)\s]*)?\)",
     re.DOTALL | re.MULTILINE,
+)
+
+
+TRY, NETWORK, BOARDS = "try.html", "mcunet-5fps", ("cortex-m7",)  # a page of `smidgen play`, beside the others
+FRONT_DOOR = (
+    f"**[Try it]({TRY})**: a network learns what you show it in your browser, with the bytes of the chip. Nothing "
+    "leaves the page."
 )
 
 
@@ -47,11 +58,22 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The pages from elsewhere."""
     for path, name in outside().items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
+    files.append(File.generated(config, TRY, content=page_to_try()))
     return files
+
+
+def page_to_try() -> str:
+    """A network of the zoo that learns in the browser."""
+    graph = load(NETWORK)
+    asked = plan(graph, NETWORK, None, Options())
+    return draw_play(graph, asked, measure(graph, asked, BOARDS, lambda name: None))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """A page whose links lead to where pages are on the site."""
+    if page.file.src_uri == "index.md":
+        head, _, rest = markdown.partition("\n\n")
+        markdown = f"{head}\n\n{FRONT_DOOR}\n\n{rest}"
     names = outside()
     here = next((path for path, name in names.items() if name == page.file.src_uri), None)
     here = here or Path(config.docs_dir) / page.file.src_uri

@@ -25,7 +25,7 @@ from smidgen.numerics import quantize
 from smidgen.play.bundle import bundle
 from smidgen.play.pieces import pieces_of
 from smidgen.targets.saved import HEAD
-from tests.support.node import TEMPLATES, coded, decoded, needs_node, run_script
+from tests.support.node import coded, decoded, needs_node, run_script
 from tests.support.tiers import some
 
 pytestmark = needs_node
@@ -238,5 +238,5 @@ def test_the_script_is_small_and_whole(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("tsc") is None, reason="NO TSC HERE: npm install -g typescript to check the types")
 def test_the_script_is_typed() -> None:
-    done = subprocess.run(("tsc", "-p", str(TEMPLATES.parent)), capture_output=True, text=True)
+    done = subprocess.run(("tsc", "-p", str(Path(__file__).parent)), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -10,8 +10,11 @@ import pytest
 
 from smidgen.data import as_input, pixel_encoding
 from smidgen.frontends.native import read_smg
+from smidgen.frontends.tflite import write_tflite
 from smidgen.ir import Array, Graph
+from smidgen.learning.models import learned_graph
 from smidgen.memory import state_bytes
+from smidgen.pipeline import compile
 from smidgen.targets.device import Device, state_block
 from smidgen.zoo import load
 from tests.support.node import coded, decoded, needs_node, run_script
@@ -35,6 +38,7 @@ const sample = (one) => {
 given.samples.forEach((one, id) => desk.keep({ sample: sample(one), id, label: one.label, held: one.held }));
 await desk.solve({}, () => {});
 found.solved = state();
+found.solvedFile = text(desk.model());
 const seen = given.samples.map((one) => desk.see({ sample: sample(one) }));
 found.seen = seen.map(({ best, distance, probabilities }) => [best, distance, probabilities]);
 desk.drop({ id: 1 });
@@ -46,6 +50,7 @@ const losses = [];
 await desk.steps({ rounds: 2, rate: given.rate }, (done, of, loss) => losses.push(done, of));
 found.progress = losses.slice(-2);
 found.stepped = state();
+found.steppedFile = text(desk.model());
 found.moved = desk.state().moved.map(({ tensor, changed }) => [tensor.name, changed]);
 found.tested = [await desk.test({ held: true }), await desk.test({ held: false })].map(({ right, of }) => [right, of]);
 desk.restore({ state: before, places });
@@ -98,6 +103,14 @@ def same_state(device: Device, found: str) -> bool:
     return block(device) == decoded(found)
 
 
+def learned_file(page: Page, device: Device) -> bytes:
+    """The .tflite file that Python writes of what a device learned."""
+    training = compile(page.graph, page.asked.scheme, options=page.asked.options, one_pass=True).training
+    assert training is not None
+    first = {v.name: array for v, array in device.graph.state.items()}
+    return write_tflite(learned_graph(training, {**first, **device.state()}))
+
+
 def check_learns(page: Page, samples: list[Array], vectors: bool) -> None:
     """Compare what the worker learns, looks at and undoes with what a device of this machine does."""
     asked = {"program": page.program, "facts": page.facts, "samples": given(samples), "rate": RATE, "vectors": vectors}
@@ -112,6 +125,7 @@ def check_learns(page: Page, samples: list[Array], vectors: bool) -> None:
             device.observe(inputs[i], i % 3)
         device.solve()
         assert same_state(device, found["solved"])
+        assert decoded(found["solvedFile"]) == learned_file(page, device)
         for (best, distance, probabilities), one in zip(found["seen"], inputs, strict=True):
             assert device.predict(one) == best == int(np.argmax(probabilities))
             assert device.distance() == np.float32(distance)
@@ -124,6 +138,7 @@ def check_learns(page: Page, samples: list[Array], vectors: bool) -> None:
         for i in found["order"]:
             device.train(inputs[i], i % 3, RATE)
         assert same_state(device, found["stepped"])
+        assert decoded(found["steppedFile"]) == learned_file(page, device)
         assert found["progress"] == [len(found["order"])] * 2
         assert found["tested"][0][0] == sum(
             device.predict(inputs[i]) == i % 3 for i in (len(samples) - 2, len(samples) - 1)

@@ -16,6 +16,7 @@ from smidgen.ir import Graph
 from smidgen.play.bundle import bundle
 from smidgen.play.facts import Asked, BoardFacts, Facts, compiled, facts_of
 from smidgen.play.pieces import pieces_of
+from smidgen.play.tflite import model_file
 from smidgen.targets.wasm import Wasm
 
 LEADS = {
@@ -43,8 +44,12 @@ def draw_play(graph: Graph, asked: Asked, boards: tuple[BoardFacts, ...]) -> str
     assert isinstance(program.target, Wasm)
     portable, simd = program.target.built(program.graph, program.sources).values()
     pieces, own = pieces_of(simd, portable)
-    facts = facts_of(program, asked, boards)
-    described = asdict(facts) | {"build": {"bytes": len(simd), "pieces": pieces}}
+    facts, model = facts_of(program, asked, boards), model_file(program)
+    described = asdict(facts) | {"build": {"bytes": len(simd), "own": len(own), "pieces": pieces}, "file": None}
+    if model is not None:
+        parts, rest = pieces_of(simd, model.file)
+        described["file"] = {"pieces": parts, "patches": [asdict(patch) for patch in model.patches]}
+        own += rest
     packed = base64.b64encode(gzip.compress(simd + own, 9, mtime=0)).decode()
     return _render(facts, described, packed)
 
@@ -66,7 +71,8 @@ def _render(facts: Facts, described: dict[str, object], packed: str) -> str:
         else "One pass makes the last layer at once. Steps then change layers, too, one sample at a time."
     )
     return environment.get_template("page.html").render(
-        facts=facts, facts_json=text, policy=policy, style=style, script=script, worker=worker, program=packed,
+        facts=facts, has_file=described["file"] is not None,
+        facts_json=text, policy=policy, style=style, script=script, worker=worker, program=packed,
         lead=f"{LEADS[facts.kind]}, with the arithmetic of a microcontroller: the same bytes as on the chip.",
         invite=INVITES[facts.kind], start=STARTS[facts.kind], choose=CHOICES[facts.kind], how=how,
         samples_note=f"{KEPT_AS[facts.kind]}: a zip that smidgen fit reads.",

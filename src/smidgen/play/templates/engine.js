@@ -23,6 +23,8 @@ export function pieced(whole, own, pieces) {
 }
 
 export class Engine {
+  file = new Uint8Array(); // the model's, as it was before it learned
+
   /** @param {WebAssembly.Instance} instance @param {Facts} facts @param {boolean} vectors */
   constructor(instance, facts, vectors) {
     const { memory, ...functions } = instance.exports;
@@ -39,9 +41,11 @@ export class Engine {
   static async start(packed, facts) {
     const both = await through(packed, new DecompressionStream("gzip"));
     const whole = both.subarray(0, facts.build.bytes), vectors = WebAssembly.validate(VECTORS);
-    const bytes = vectors ? whole : pieced(whole, both.subarray(facts.build.bytes), facts.build.pieces);
-    const { instance } = await WebAssembly.instantiate(bytes);
-    return new Engine(instance, facts, vectors);
+    const { bytes: size, own, pieces } = facts.build, rest = both.subarray(size);
+    const { instance } = await WebAssembly.instantiate(vectors ? whole : pieced(whole, rest.subarray(0, own), pieces));
+    const engine = new Engine(instance, facts, vectors);
+    if (facts.file) engine.file = pieced(whole, rest.subarray(own), facts.file.pieces);
+    return engine;
   }
 
   /** @param {number} at @param {number} size @returns {Uint8Array<ArrayBuffer>} */

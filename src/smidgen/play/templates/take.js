@@ -146,5 +146,6 @@ export function takeAlong(session, looking, trying) {
     const files = await sampleFiles(session);
     save("samples.zip", zipped(files));
   });
+  if (facts.file) part("save-model").onclick = () => trying(async () => save(`${facts.model}.tflite`, await calls.ask("model")));
   wireSerial(session, looking, trying);
 }

@@ -14,7 +14,9 @@
  * @property {number} state_bytes
  * @property {number} input_bytes
  * @property {number[]} shape of its input
- * @property {{bytes: number, pieces: [number, number][]}} build the faster build, and how the other follows from it
+ * @property {{bytes: number, own: number, pieces: [number, number][]}} build the faster build, and how the other follows from it
+ * @property {{pieces: [number, number][], patches: {at: number, state: number, bytes: number, lasting: boolean, row: number,
+ *   places: number[]}[]} | null} file how the model's file follows from it, and where what is learned goes
  * @property {{rows: number, columns: number, colours: number, gray: boolean, bgr: boolean, stretch: boolean, table: string} | null} pixels
  * @property {{rate: number, samples: number} | null} audio
  * @property {{scale: number, zero: number} | null} numbers of an input that is neither

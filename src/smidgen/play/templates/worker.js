@@ -219,6 +219,16 @@ export class Desk {
     return { state, moved: this.collecting ? [] : movement(engine.start, state, engine.facts.trained) };
   }
 
+  /** Return the learned model as a file. */
+  model() {
+    const { engine, collecting } = this, file = engine.file.slice(), now = engine.state();
+    for (const { at, state, bytes, lasting, row, places } of engine.facts.file?.patches ?? []) {
+      const learned = (collecting && !lasting ? engine.start : now).subarray(state, state + bytes), width = places.length;
+      learned.forEach((byte, i) => (file[at + (width ? Math.floor(i / width) * row + places[i % width] : i)] = byte));
+    }
+    return file;
+  }
+
   /** Put back a state, and the samples that were there with it. @param {{state: Uint8Array, places: Place[] | null}} asked */
   restore({ state, places }) {
     this.engine.restore(state);
