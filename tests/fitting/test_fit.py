@@ -26,6 +26,7 @@ from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Course, learn
+from smidgen.learning.sums import features_of_head
 from smidgen.quantization import QuantizationError
 from smidgen.records import read_record
 from smidgen.selection import analysis, search
@@ -112,6 +113,30 @@ def test_the_firmware_begins_with_what_was_learned(fitted: tuple[Path, Fitted]) 
         for image in DATA.test.images[:6]:
             shown = as_input(image, encoding)
             assert board.predict(shown) == int(evaluate(learned, shown)[0].argmax())
+
+
+def test_firmware_without_room_for_sums_begins_with_the_head_made_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen(*given: Any, **more: Any) -> Choice:
+        found = climb(*given, **more)
+        (place,) = (i for i, row in enumerate(found.rows) if row.name == "one pass here")
+        (candidate,) = (one for one in given[2] if one.name == "one pass here")
+        return replace(found, candidate=candidate, chosen=place)
+
+    monkeypatch.setattr("smidgen.selection.proposals._with_one_pass", lambda *_: None)
+    monkeypatch.setattr("smidgen.fitting.stages.climb", chosen)
+    folder = tmp_path / "out"
+    found = fit(small_network(), DATA, folder, budget="48KB", epochs=1, effort="quick")
+    assert not found.choice.candidate.on_board
+    assert any("begins with the head that it made" in note for note in found.choice.notes)
+    program = sm.compile(small_network(), "head", find_board("cortex-m7"), options=sm.Options(4), streamed_input=True)
+    learned, state = read_smg(folder / "learned.smg"), read_saved(program.graph, folder / "learned.state")
+    head, _ = features_of_head(learned)
+    assert np.array_equal(state["head.w"], learned.constants[head.ins[1]])
+    assert np.array_equal(state["head.b"], learned.constants[head.ins[2]])
+    assert state["head.w"].any()
+    assert "= model_learned[i]" in (folder / "project" / "model" / "model.c").read_text()
 
 
 def test_firmware_whose_flash_is_too_small_for_that_says_what_to_load(

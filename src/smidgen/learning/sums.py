@@ -56,7 +56,7 @@ class KeptSums:
         if self.features != other.features:
             raise InputError(
                 "the sums are of two networks, of two versions of one, or of two projections: their frozen layers "
-                "differ; merge what was observed with the same model and the same --project"
+                "differ; merge what was observed with the same model, projected alike"
             )
         if self.classes != other.classes:
             raise InputError(

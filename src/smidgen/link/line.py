@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smidgen.data.files import read_whole, write_whole
+from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.link import frames
 from smidgen.link.frames import BoardFailed, Command, LinkError, Reply, Restarted, Status, Stream
 from smidgen.ops.rules import check_rate
-from smidgen.targets.saved import HEAD, LARGEST, split_saved
+from smidgen.targets.saved import HEAD, saved_block
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
@@ -269,12 +269,8 @@ def load_file(line: Line, path: Path) -> tuple[Hello, BoardFailed | None]:
 
     InputError where the file is damaged or another program's, and all is as it was.
     """
-    data, hello = read_whole(path, LARGEST), _learner(line)
-    (high, low), state = split_saved(data, path)
-    if (high, low) != _words(hello) or len(state) != hello.state_bytes:
-        raise InputError(
-            f"{path} was saved by another program, {high:08x}{low:08x}; {line.stream.name} runs {hello.fingerprint}"
-        )
+    hello = _learner(line)
+    state = saved_block(path, _words(hello), hello.state_bytes, f"that of {line.stream.name}")
     line.write_state(state)
     try:
         line.ask(Command.SAVE)

@@ -26,21 +26,23 @@ def write_saved(graph: Graph, state: Mapping[str, Array], path: Path) -> None:
 
 def read_saved(graph: Graph, path: Path) -> dict[str, Array]:
     """Return the state in a file that a program saved; InputError where it is damaged or another program's."""
-    words, block = split_saved(read_whole(path, LARGEST), path)
-    if words != _words(graph) or len(block) != state_bytes(graph):
-        raise InputError(f"{path} was saved by another program than {graph.name} with this scheme and these options")
-    return read_state(graph, block)
+    known, size = _words(graph), state_bytes(graph)
+    return read_state(graph, saved_block(path, known, size, f"this program of {graph.name}"))
 
 
-def split_saved(data: bytes, path: Path) -> tuple[tuple[int, int], bytes]:
-    """Return the fingerprint's words and the state in the bytes of a file; InputError where they are damaged."""
+def saved_block(path: Path, known: tuple[int, int], size: int, who: str) -> bytes:
+    """Return the state in a file that the program of a fingerprint saved; InputError where it is not that."""
+    data = read_whole(path, LARGEST)
     if len(data) < HEAD.size:
         raise InputError(f"{path} has {len(data)} bytes and is not what a program saved")
-    high, low, size, expected = HEAD.unpack_from(data)
+    high, low, length, expected = HEAD.unpack_from(data)
     block = data[HEAD.size :]
-    if len(block) != size or zlib.adler32(block) != expected:
+    if (high, low) != known:
+        own = "".join(f"{word:08x}" for word in known)
+        raise InputError(f"{path} was saved by another program, {high:08x}{low:08x}; {who} is {own}")
+    if len(block) != length or length != size or zlib.adler32(block) != expected:
         raise InputError(f"{path} is cut short or damaged: it is not what a program saved")
-    return (high, low), block
+    return block
 
 
 def _words(graph: Graph) -> tuple[int, int]:
