@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from smidgen.compiler import find_compiler
-from smidgen.ir import evaluate_step
+from smidgen.ir import evaluate, evaluate_step
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.device import Target
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from tests.runtime.test_instruction_sets import SETS
-from tests.support.cases import together
+from tests.support.cases import GRAPHS, inputs, together
 from tests.support.one_pass_cases import one_pass_cases
+from tests.support.tiers import first
 
 SMALL = ((2, 8), (7, 24))
 LARGE = ((2, 160), (200, 8), (33, 129), (200, 64))
@@ -69,6 +70,18 @@ def roomy(board: str, cache: Path) -> BoardTarget:
 @pytest.mark.parametrize("board", CORES)
 def test_every_core_gives_the_bytes_of_numpy(board: str, cache: Path) -> None:
     assert 0 in agrees(roomy(board, cache), (*SMALL, (200, 8), (5, 64)), EVERY)
+
+
+@pytest.mark.parametrize("board", first(*CORES))
+def test_every_core_projects_from_1_to_1280_features_to_numpy_s_bytes(board: str, cache: Path) -> None:
+    graphs = {name: graph for name, graph in GRAPHS.items() if name.startswith("project-")}
+    assert max(graph.inputs[0].type.size for graph in graphs.values()) == 1280
+    with compile(together(graphs), target=roomy(board, cache)).start() as device:
+        for run in range(RUNS):
+            given = [inputs(graph, run) for graph in graphs.values()]
+            got = device.run(*(array for one in given for array in one))
+            for graph, arrays, found in zip(graphs.values(), given, got, strict=True):
+                assert found.tobytes() == evaluate(graph, *arrays)[0].tobytes()
 
 
 @pytest.mark.slow
