@@ -57,6 +57,12 @@ class Record:
     def records(self, key: str) -> tuple[Record, ...]:
         return tuple(Record.of(item, f"{self.where}, {key} {i}") for i, item in enumerate(self.items(key)))
 
+    def text(self, key: str) -> str:
+        value = self.entry(key)
+        if not isinstance(value, str):
+            raise ImportModelError(f"{self.where}, {key} should be text, is {type(value).__name__}; save it again")
+        return value
+
     def integers(self, key: str) -> tuple[int, ...]:
         return tuple(_integer(item, f"{self.where}, {key}") for item in self.items(key))
 

@@ -128,7 +128,8 @@ def _conv(layer: _Layer) -> Conv:
     _check_arrays(layer)
     refuse(w.shape[2:] != kernel, f"{record.where} declares a kernel of {kernel}, its weights are {list(w.shape)}")
     if groups not in (1, w.shape[0]) or (groups > 1 and w.shape[1] != 1):
-        raise ImportModelError(f"{record.where} has {groups} groups over weights {list(w.shape)}; 1 or all are read")
+        what = f"{record.where} has {groups} groups over weights {list(w.shape)}"
+        raise ImportModelError(f"{what}; only 1, or one per channel (depthwise), is supported")
     depthwise, scales = groups > 1, tuple(layer.scales.tolist())
     ours = w.transpose(1, 2, 3, 0) if depthwise else w.transpose(0, 2, 3, 1)
     return Conv(ours, layer.b, scales, layer.params.qparams(*Y), record.integer("stride"), depthwise)

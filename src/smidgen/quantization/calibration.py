@@ -70,16 +70,12 @@ def _without_flat_ends(graph: Graph, ranges: dict[Value, Range]) -> dict[Value, 
         (low, high), (least, most) = ranges[value], ranges[node.out]
         x = np.linspace(low, high, POINTS)
         y = function.real(x)
-        flat = [_flat_length(part, FLAT * (most - least) / STEPS) for part in (y, y[::-1])]
+        # The last index from either end up to which all results are close to each other.
+        spreads = (np.maximum.accumulate(part) - np.minimum.accumulate(part) for part in (y, y[::-1]))
+        flat = [int(np.searchsorted(one, FLAT * (most - least) / STEPS, "right")) - 1 for one in spreads]
         if sum(flat) < POINTS - 1:
             found[value] = float(x[flat[0]]), float(x[POINTS - 1 - flat[1]])
     return found
-
-
-def _flat_length(y: Array, within: float) -> int:
-    """Return the last index up to which all numbers lie `within` of each other."""
-    spread = np.maximum.accumulate(y) - np.minimum.accumulate(y)
-    return int(np.searchsorted(spread, within, "right")) - 1
 
 
 def _extremes(graph: Graph, samples: Array, passes: Passes) -> dict[Value, tuple[Array, Array]]:

@@ -167,7 +167,11 @@ def encode(model: TfliteModel) -> bytes:
     places = {data: index for index, data in enumerate(datas, start=1)}  # buffer 0 is empty
     buffers = _tables(b, [_buffer(b, data) for data in (None, *datas)])
     codes = list(dict.fromkeys((operator.code, operator.version) for one in models for operator in one.operators))
-    operator_codes = _tables(b, [_code(b, *code) for code in codes])
+    numbers = ((records.OPERATORS[name], version) for name, version in codes)
+    operator_codes = _tables(b, [
+        _table(b, "OperatorCode", deprecated_builtin_code=min(n, LAST_DEPRECATED_CODE), version=v, builtin_code=n)
+        for n, v in numbers
+    ])  # fmt: skip
     subgraphs = _tables(b, [_subgraph(b, one, places, codes) for one in models])
     metadata = None
     if model.metadata:
@@ -210,12 +214,6 @@ def _buffer(b: flatbuffers.Builder, data: bytes | None) -> int:
     b.head -= len(data)
     b.Bytes[b.head : b.head + len(data)] = data
     return _table(b, "Buffer", data=b.EndVector())
-
-
-def _code(b: flatbuffers.Builder, name: str, version: int) -> int:
-    number = records.OPERATORS[name]
-    deprecated = min(number, LAST_DEPRECATED_CODE)
-    return _table(b, "OperatorCode", deprecated_builtin_code=deprecated, version=version, builtin_code=number)
 
 
 def _subgraph(

@@ -81,7 +81,7 @@ def parse(archive: Archive) -> TorchProgram:
             name, held[name] = _held(kind, Record.of(inner, spec.where), archive.tensors)
     nodes = graph.records("nodes")
     refuse(len(nodes) > MAX_CALLS, f"it makes {len(nodes):,} calls; up to {MAX_CALLS:,} are read")
-    names = [_text(node, "target").removeprefix("torch.ops.aten.").partition(".")[0] for node in nodes]
+    names = [node.text("target").removeprefix("torch.ops.aten.").partition(".")[0] for node in nodes]
     calls = tuple(_call(node) for node, name in zip(nodes, names, strict=True) if name not in ASSERTIONS)
     return TorchProgram(inputs, held, calls, tuple(_output(spec) for spec in signature.records("output_specs")))
 
@@ -97,17 +97,10 @@ def _only(union: Record) -> tuple[str, object]:
     return str(kind), value
 
 
-def _text(record: Record, key: str) -> str:
-    value = record.entry(key)
-    if not isinstance(value, str):
-        raise ImportModelError(f"{record.where}, {key} should be text, is {type(value).__name__}; save it again")
-    return value
-
-
 def _tensor_name(argument: Record) -> str:
     kind, inner = _only(argument)
     refuse(kind != "as_tensor", f"{argument.where} is no tensor; export a module of tensors with fixed sizes")
-    return _text(Record.of(inner, argument.where), "name")
+    return Record.of(inner, argument.where).text("name")
 
 
 def _held(kind: str, spec: Record, tensors: Mapping[str, Array]) -> tuple[str, Array]:
@@ -115,9 +108,9 @@ def _held(kind: str, spec: Record, tensors: Mapping[str, Array]) -> tuple[str, A
     key = {"parameter": "parameter_name", "buffer": "buffer_name", "tensor_constant": "tensor_constant_name"}.get(kind)
     if key is None:
         raise ImportModelError(f"{spec.where} is {kind[:40]!a}; export a module of tensors alone")
-    source = _text(spec, key)
+    source = spec.text(key)
     refuse(source not in tensors, f"{spec.where} is {source[:80]!a}, which the archive does not hold; save it again")
-    return _text(spec.record("arg"), "name"), tensors[source]
+    return spec.record("arg").text("name"), tensors[source]
 
 
 def _output(spec: Record) -> str:
@@ -128,11 +121,11 @@ def _output(spec: Record) -> str:
 
 
 def _call(node: Record) -> AtenCall:
-    target = _text(node, "target")
+    target = node.text("target")
     operator = find_operator(target)
     node = Record(node.values, f"{node.where} ({target})")
     positional, keywords = list[object](), dict[str, object]()
-    given = {_text(item, "name"): item for item in node.records("inputs")}
+    given = {item.text("name"): item for item in node.records("inputs")}
     for argument in operator._schema.arguments:
         if argument.name in given:
             item = given.pop(argument.name)
@@ -165,7 +158,7 @@ def find_operator(target: str) -> torch._ops.OpOverload:
 def _result(item: Record) -> str | tuple[str, ...] | None:
     kind, _ = _only(item)
     if kind == "as_tensors":
-        return tuple(_text(tensor, "name") for tensor in item.records("as_tensors"))
+        return tuple(tensor.text("name") for tensor in item.records("as_tensors"))
     return None if kind == "as_none" else _tensor_name(item)
 
 
@@ -224,7 +217,7 @@ def _tensor(value: object, where: str) -> Named | None:
     record = Record.of(value, where)
     if "as_none" in record.values:
         return None
-    return Named(_text(record if "name" in record.values else record.record("as_tensor"), "name"))
+    return Named((record if "name" in record.values else record.record("as_tensor")).text("name"))
 
 
 _PLAIN: Mapping[str, Callable[[object, str], object]] = {

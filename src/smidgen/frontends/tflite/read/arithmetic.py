@@ -236,18 +236,13 @@ def _reduce(c: TfliteImport, operator: TfliteOperator) -> Value:
     if moved != sorted(moved):
         x = c.builder.emit(ops.Transpose(perm), x, name=f"{x.name}.moved")
     source = c.reshaped(x, (1, count, 1, x.type.size // count), "lined")
-    if operator.code == "SUM":
-        return c.emit_shaped(operator, shape, ops.Mul(), *_mean_and_count(c, operator, source, count))
+    if operator.code == "SUM":  # the steps of an int8 mean are smaller by the count, so that the sum's fit
+        q = c.q(operator.outputs[0])
+        fine = None if q is None else QParams.per_tensor(q.one / count, q.zero)
+        mean = c.builder.emit(ops.Mean(keep_dims=True), source, q=fine)
+        return c.emit_shaped(operator, shape, ops.Mul(), mean, _number(c, float(count), mean))
     op = ops.Mean(keep_dims=True) if operator.code == "MEAN" else ops.MaxPool((count, 1), (1, 1))
     return c.emit_shaped(operator, shape, op, source)
-
-
-def _mean_and_count(c: TfliteImport, operator: TfliteOperator, x: Value, count: int) -> tuple[Value, Value]:
-    """Return the factors of a sum; the steps of an int8 mean are smaller by the count, so that the sum's fit."""
-    q = c.q(operator.outputs[0])
-    fine = None if q is None else QParams.per_tensor(q.one / count, q.zero)
-    mean = c.builder.emit(ops.Mean(keep_dims=True), x, q=fine)
-    return mean, _number(c, float(count), mean)
 
 
 ARITHMETIC_RULES: Mapping[str, TfliteRule] = {

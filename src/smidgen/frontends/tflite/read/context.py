@@ -193,9 +193,8 @@ def _qparams(tensor: TfliteTensor) -> QParams | None:
     if len(zeros) not in (1, len(scales)) or any(zeros):
         raise ImportModelError(f"{what} has several scales and zero points other than 0; quantize it symmetrically")
     if not 0 <= axis < len(shape) or shape[axis] != len(scales):
-        raise ImportModelError(
-            f"{what} has {len(scales)} scales on axis {axis} of {list(shape[:8])}; quantize it again"
-        )
+        along = f"along axis {axis} of {list(shape[:8])}"
+        raise ImportModelError(f"{what} has {len(scales)} scales {along}; quantize the model again")
     return QParams.per_channel(scales, axis)
 
 
