@@ -65,7 +65,7 @@ def test_one_command_makes_a_network_and_firmware_and_a_second_call_finds_nothin
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (("--head", "extend"), "has all its classes; leave --head extend out"),
+        (("--head", "extend"), "auto makes one with all of them; leave it out"),
         (("--budget", "1KB"), "a budget of 1,024 bytes is too small"),
     ],
     ids=["extended", "small"],

@@ -82,7 +82,9 @@ def _fit(
 def _fit_auto(asked: verbs.Fit, rate: float | None, budget: int, target: Target) -> None:
     """Find a network for the data, and fit it; what parts of one made from nothing add was never measured."""
     if asked.head == "extend":
-        raise InputError("a network that is made for the data has all its classes; leave --head extend out")
+        raise InputError(
+            "--head extend is for a model that lacks classes, and auto makes one with all of them; leave it out"
+        )
     with spinner(f"reading {asked.source}"):
         data = shared.read_data(asked, asked.source)
 
