@@ -6,6 +6,8 @@ import importlib.util
 import json
 import re
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -347,3 +349,19 @@ def test_a_project_holds_both_modules_and_builds_them_again(wasm: Wasm, tmp_path
     for simd, name in ((True, "model.simd.wasm"), (False, "model.wasm")):
         built = (tmp_path / "out" / name).read_bytes()
         assert built == replace(wasm, simd=simd).build(program.graph, program.sources).read_bytes()
+
+
+@pytest.mark.slow
+def test_make_in_a_project_builds_modules_that_learn_the_same(wasm: Wasm, tmp_path: Path) -> None:
+    program, engine = learner(wasm), start_engine()
+    program.write(tmp_path / "out")
+    for file in (tmp_path / "out").glob("*.wasm"):
+        file.unlink()
+    subprocess.run(
+        ["make", f"CC={sys.executable} -m ziglang cc"], cwd=tmp_path / "out", check=True, capture_output=True
+    )
+    for name in ("model.wasm", "model.simd.wasm"):
+        module = load_module(engine, tmp_path / "out" / name)
+        with WasmDevice(program.graph, program.sources, engine, module) as made, program.start() as device:
+            assert made.train(sample(0), 1, RATE) == device.train(sample(0), 1, RATE)
+            assert same(made, device)
