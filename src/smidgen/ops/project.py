@@ -33,7 +33,7 @@ class Project(Op):
             raise GraphError(f"Project takes [1, features], float32 or int8 with one scale, not {shown(x)}")
         d = x.shape[1]
         if not 1 <= self.count <= d <= MOST_FEATURES:
-            raise GraphError(f"Project makes {self.count} numbers of {d} features; give 1 to {d}, of {MOST_FEATURES}")
+            raise GraphError(f"Project makes up to {MOST_FEATURES} features fewer, not {self.count} numbers of {d}")
         if not 0 <= self.shift <= projection.MOST_SHIFT:
             raise GraphError(f"Project halves its sums {self.shift} times; give 0 to {projection.MOST_SHIFT}")
         q = QParams.per_tensor(x.scale * 2.0**self.shift, 0) if quantized else None
