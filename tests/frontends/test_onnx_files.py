@@ -79,7 +79,7 @@ SEVERAL = model(
 BAD: dict[str, tuple[bytes, str]] = {
     "truncated": (relu()[:40], "it is not a complete ONNX file"),
     "no model": (b"PK" + bytes(100), "it is not a complete ONNX file"),
-    "empty": (b"", "it computes nothing; export the model again"),
+    "empty": (b"", "it computes nothing; fix the model or export it again"),
     "future": (changed(relu(), lambda p: setattr(p.opset_import[0], "version", 99)), "it uses opset 99"),
     "open height": (relu((1, 3, "height", 4)), r"input 'x' leaves dimension 2 \('height'\) open"),
     "control flow": (changed(relu(), loop), r"node 'again' \(Loop\) is control flow"),

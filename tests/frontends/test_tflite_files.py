@@ -223,7 +223,7 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
         one("MAX_POOL_2D", int8("y", 1, 4, 4, 2), options=TfliteOptions()), "one quantization on both sides"
     ),
     "a mean over a dimension that is not there": (
-        one("MEAN", int8("y", 1, 4, 4), integers("a", 4)), r"axis 4 does not fit .1, 4, 4, 2.; convert"
+        one("MEAN", int8("y", 1, 4, 4), integers("a", 4)), r"axis 4 does not fit .1, 4, 4, 2.; fix"
     ),
     "an activation that is not supported": (
         replace(CONV, operators=(replace(CONV.operators[0], options=TfliteOptions(fused_activation_function=4)),)),

@@ -246,7 +246,7 @@ class _Reading:
         weights, config = self.stored.of((top or name, name), self.budget), layer.record("config")
         stem, version = identifier(name) or kind.lower(), self.stored.version
         call = LayerCall(self.builder, self.budget, stem, kind, config, ins, weights, version)
-        with located(f"'{name[:60]}' ({kind})", again="; save the model again"):
+        with located(f"'{name[:60]}' ({kind})", again="; fix the model or save it again"):
             return (LAYERS[kind](call),)
 
 

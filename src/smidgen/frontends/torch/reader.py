@@ -77,7 +77,7 @@ def _read(program: ExportedProgram, name: str, where: str, inputs: tuple[str, ..
             program = program.run_decompositions(kept)
     except Exception as error:  # it runs PyTorch's own code on what the archive holds
         raise ImportModelError(f"{where} cannot be reduced to plain operators: {first_line(error)}") from None
-    with located(where, again="; export the model again"):
+    with located(where, again="; fix the model or export it again"):
         last, own = (_graph(program, name, way, inputs, budget.copy()) for way in (True, False))
     images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
     return fewest_transposes(last, own, images)
@@ -155,7 +155,7 @@ def _call(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]) -> obje
     where = f"'{node.name}' ({name})"
     if name not in RULES and not known:
         raise UnsupportedOperatorError(where, name, INSTEAD.get(name) or nearest(name, RULES, 0.6))
-    with located(where, again="; export the model again"):
+    with located(where, again="; fix the model or export it again"):
         try:
             folds = known and name != "getitem"
             return _fold_constant(c, node, values) if folds else RULES[name](TorchCall(c, node, values))

@@ -22,7 +22,7 @@ FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.Tensor
 CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # operators that keep the order of elements
 # Operators through which the class that ArgMax chose may pass on its way to the output.
 CARRY_A_CLASS = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
-AGAIN = "; export the model again"
+AGAIN = "; fix the model or export it again"
 WEIGHTED = ("Conv", "Gemm", "MatMul")  # layers for which a first dimension is a batch
 # What to use instead of unsupported operators that people do export.
 INSTEAD = {

@@ -27,7 +27,7 @@ from smidgen.ops import Assign
 from smidgen.ops.fusion import keep_last_states, merge_pads
 from smidgen.ops.lstm import Lstm
 
-AGAIN = "; convert the model again"
+AGAIN = "; fix the model or convert it again"
 # What to use instead of unsupported operators that people do convert.
 INSTEAD = {"SVDF": "convert the model before its layers became SVDF, or use a convolution over time or an LSTM"}
 # Operators through which the class that ARG_MAX chose may pass on its way to the output.
