@@ -1,4 +1,4 @@
-"""What candidates gained over the head on other data sets: the prior for judging them on few samples.
+"""Gains of candidates over the head on other data sets: the prior for judging them on few samples.
 
 Fifty samples measure accuracy to within seven points, and candidates differ by two or three. So the gain seen on the
 samples held back is shrunk towards the mean gain of such candidates on other data (empirical Bayes), with true gains
