@@ -1,14 +1,15 @@
 """What `smidgen fit --budget 128KB` keeps, beside the head alone, published and searched schemes.
 
 Every candidate learns at every rate in every case, in fleets on a GPU: `python benchmarks/own_data.py --cases
-mcunet-5fps:released:vww:5,20:0,1 --data vww=vww.zip` measures these cases and adds a file to the results. Without cases
-it shows what there is. (Where several processes share the GPU, CUDA's MPS makes this about ten times as fast.)
+mcunet-5fps:released:vww:5,20:0,1 --data vww=vww.zip` measures these cases and adds a file to the results; 0 samples of a
+class are all of them, and `--device host` takes this machine's C. Without cases it shows what there is. (Where several processes share the GPU, CUDA's MPS makes this about ten times as fast.)
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +34,7 @@ from experiments.paper.sources import network_of
 RESULTS = Path(__file__).parent / "results" / "own_data"
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "own-data.md"
 BUDGETS = {"cars196": "256KB"}  # where 128 KB do not hold the head of MCUNet: 196 classes
-SECONDS = 520  # after which no fleet begins
+SECONDS = 520  # after which no fleet begins on a GPU
 
 
 def graph_of(network: str, weights: str) -> Graph:
@@ -45,7 +46,7 @@ def cases_of(listed: list[str]) -> dict[tuple[str, str, str], list[Case]]:
     found: dict[tuple[str, str, str], list[Case]] = {}
     for one in listed:
         for network, weights, data, each, seed in product(*(part.split(",") for part in one.split(":"))):
-            case = Case(network, weights, data, int(each), int(seed), BUDGETS.get(data, "128KB"))
+            case = Case(network, weights, data, int(each) or None, int(seed), BUDGETS.get(data, "128KB"))
             found.setdefault((network, weights, data), []).append(case)
     return found
 
@@ -57,7 +58,7 @@ def run(cases: list[Case], path: str, output: Path, device: str, end: float) -> 
     candidates = offered(first, graph, len(data.classes), (PUBLISHED,))
 
     def prepared(case: Case) -> Bed:
-        return bed_of(case, graph, data, candidates)
+        return bed_of(case, graph, data, candidates, device)
 
     with ThreadPoolExecutor(2) as pool, gzip.open(output, "wt") as file:
         for arm in measure(list(pool.map(prepared, cases)), device, end):
@@ -83,18 +84,17 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--page", action="store_true", help="write docs/results/own-data.md from the results")
     parser.add_argument("--gains", action="store_true", help="show what kinds of candidates gain over the head")
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        default=0.0,
-        metavar="POINTS",
-        help="of expected gain, within which the cheapest is kept",
-    )
+    tolerance = "of expected gain, within which the cheapest is kept"
+    parser.add_argument("--tolerance", type=float, default=0.0, metavar="POINTS", help=tolerance)
     given = parser.parse_args()
-    paths, context, end = dict(one.split("=", 1) for one in given.data), get_context("spawn"), time.time() + SECONDS
+    paths, context, end = (
+        dict(one.split("=", 1) for one in given.data),
+        get_context("spawn"),
+        math.inf if given.device == "host" else time.time() + SECONDS,
+    )
     processes = []
     for key, some in cases_of(given.cases).items():
-        name = "-".join((*key, *dict.fromkeys(f"{case.each}-{case.seed}" for case in some)))
+        name = "-".join((*key, *dict.fromkeys(f"{case.each or 'all'}-{case.seed}" for case in some)))
         output = RESULTS / f"{name}.jsonl.gz"
         processes.append(context.Process(target=run, args=(some, paths[key[2]], output, given.device, end)))
         processes[-1].start()

@@ -21,6 +21,7 @@ import numpy as np
 from smidgen.data import Augment, Data, Samples
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course
+from smidgen.learning.testing import score_samples
 from smidgen.selection.analysis import usual_epochs
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.selection.folds import Fold, make_folds
@@ -113,7 +114,7 @@ def _drawn(graph: Graph, seed: int) -> dict[str, Array]:
     return {value.name: array for value, array in with_drawn_head(graph, seed).state.items()}
 
 
-def bed_of(case: Case, graph: Graph, whole: Data, candidates: Sequence[Recipe]) -> Bed:
+def bed_of(case: Case, graph: Graph, whole: Data, candidates: Sequence[Recipe], device: str) -> Bed:
     """Compute what frozen layers make of all samples of a case."""
     data = some_of_each(whole, case.each, case.seed)
     classes = len(data.classes)
@@ -133,7 +134,7 @@ def bed_of(case: Case, graph: Graph, whole: Data, candidates: Sequence[Recipe]) 
     trial = max(min(int(STEPS[case.effort] / work), steps), 64)
     bench = make_bench(graph, options, course, recipes, both, (*folds, judge), steps)
     for one, back in zip(recipes, bench.backs, strict=True):
-        if one.scheme not in bench.programs:
+        if device != "host" and one.scheme not in bench.programs:  # a fleet needs the graph alone
             training = build_training(back.model, back.scheme(one.scheme), options, bench._examples(back))
             bench.programs[one.scheme] = SimpleNamespace(graph=passes.run(training.step))  # type: ignore[assignment]
     return Bed(case, bench, tuple(_runs(recipes, len(folds), trial, steps)))
@@ -155,7 +156,7 @@ def _runs(
 
 
 def measure(beds: Iterable[Bed], device: str, end: float = math.inf) -> Iterator[Arm]:
-    """Run everything of some cases of one network and one set of classes, in fleets."""
+    """Run everything of some cases of one network and one set of classes, in fleets or one after another in C."""
     alike: dict[object, list[tuple[Bed, Recipe, float, Part, Run, bool]]] = {}
     for bed in beds:
         for recipe, rate, part, run, drawn in bed.runs:
@@ -167,20 +168,32 @@ def measure(beds: Iterable[Bed], device: str, end: float = math.inf) -> Iterator
             if time.time() > end:
                 return
             group = some[at : at + LANES]
+            if device == "host":
+                for bed, recipe, rate, part, run, drawn in group:
+                    yield _arm(bed, recipe, rate, part, run, drawn, _on_host(bed, run, drawn))
+                continue
             lanes = [bed.lane(run, drawn) for bed, *_, run, drawn in group]
             for (bed, recipe, rate, part, run, drawn), found in zip(group, learn_apart(lanes, device), strict=True):
-                yield _arm(bed, recipe, rate, part, run, drawn, found)
+                labels = (bed.bench.samples.labels[place] for place in bed.bench.folds[run.fold].held)
+                right = None if found is None else [c == label for c, label in zip(found, labels, strict=True)]
+                yield _arm(bed, recipe, rate, part, run, drawn, right)
 
 
-def _arm(
-    bed: Bed, recipe: Recipe, rate: float, part: Part, run: Run, drawn: bool, found: tuple[int, ...] | None
-) -> Arm:
-    labels = [bed.bench.samples.labels[place] for place in bed.bench.folds[run.fold].held]
-    right = None
-    if found is not None:
-        bits = "".join("1" if c == label else "0" for c, label in zip(found, labels, strict=True))
-        right = f"{int(bits, 2):x}"
+def _on_host(bed: Bed, run: Run, drawn: bool) -> list[bool] | None:
+    """Run the program's C, and return which samples that judge are right; None where it diverged."""
+    bench = bed.bench
+    with bench._device(run) as device:
+        drawn_head = _drawn(device.graph, bed.case.seed) if drawn else {}
+        device.restore(bench._start(run, device.graph) | drawn_head)
+        if not bench._learn(device, run):
+            return None
+        held = bench._held(bench.backs[run.candidate], bench.folds[run.fold].held)
+        return [bool(score) for score in score_samples(device, held)]
+
+
+def _arm(bed: Bed, recipe: Recipe, rate: float, part: Part, run: Run, drawn: bool, right: Sequence[bool] | None) -> Arm:
+    shown = None if right is None else f"{int(''.join('1' if one else '0' for one in right), 2):x}"
     return Arm(
         bed.case, recipe.name, DRAWN if drawn else recipe.start, recipe.scheme.name, recipe.scheme.biases,
-        recipe.sram_bytes, recipe.most, rate, part, run.steps, run.fold, len(labels), right,
+        recipe.sram_bytes, recipe.most, rate, part, run.steps, run.fold, len(bed.bench.folds[run.fold].held), shown,
     )  # fmt: skip

@@ -174,7 +174,9 @@ def _is_new_and_most(one: Tried) -> bool:
 
 def rows(found: Iterable[Outcome]) -> Iterator[tuple[str, ...]]:
     """Yield a row for each network, data set and number of samples: means over seeds in percent, and what was kept."""
-    for (network, weights, data, each), some in grouped(found, lambda c: (c.network, c.weights, c.data, str(c.each))):
+    for (network, weights, data, each), some in grouped(
+        found, lambda c: (c.network, c.weights, c.data, str(c.each or "all"))
+    ):
         means = [mean_of(some, way) for way in COLUMNS[5:10]]
         kept = "; ".join(dict.fromkeys(one.kept for one in some))
         yield (network, weights, data, each, str(len(some)), *means, kept)
@@ -196,7 +198,7 @@ def grouped(
 
 def verdicts(found: Sequence[Outcome]) -> Iterator[str]:
     """Yield how what is kept stands beside the others: by samples of a class, then by data set."""
-    for (each,), some in grouped(found, lambda case: (f"{case.each or 0:02}",)):
+    for (each,), some in grouped(found, lambda case: (f"{case.each:02}" if case.each else "all",)):
         sets = grouped(some, lambda case: (case.data,))
         gaps = {
             way: statistics.fmean(_gap(of_set, way) for _, of_set in sets) for way in ("head", "searched", "before")
@@ -205,7 +207,7 @@ def verdicts(found: Sequence[Outcome]) -> Iterator[str]:
         sram = statistics.fmean(statistics.fmean(one.sram_bytes for one in of_set) for _, of_set in sets)
         listed = ", ".join(f"{name} {gap:+.1f}" for name, gap in sorted(below.items()))
         yield (
-            f"{int(each)} samples of a class, {len(some)} cases of {len(sets)} data sets: what `fit` keeps is "
+            f"{each.lstrip('0')} samples of a class, {len(some)} cases of {len(sets)} data sets: what `fit` keeps is "
             f"{gaps['head']:+.1f} points from the head, {gaps['searched']:+.1f} from the searched scheme from zero and "
             f"{gaps['before']:+.1f} from the searched scheme as it was before (means of data sets), in {sram:,.0f} "
             f"bytes of SRAM; from whichever of head, searched and published is best on a data set by its test samples: "
