@@ -1,8 +1,8 @@
 """What `smidgen fit --budget 128KB` keeps, beside the head alone, published and searched schemes.
 
 Every candidate learns at every rate in every case, in fleets on a GPU: `python benchmarks/own_data.py --cases
-mcunet-5fps:released:vww:5,20:0,1 --data vww=vww.zip` measures these cases and adds a file to the results. With 0 samples
-of a class it takes all, and `--device host` runs this machine's C. Without cases it shows what there is. (Where several
+mcunet-5fps:released:vww:5,20:0,1 --data vww=vww.zip` measures these cases and adds a file to the results. 0 samples
+of a class are all, and `--device host` runs this machine's C. Without cases it shows what there is. (Where several
 processes share the GPU, CUDA's MPS makes this about ten times as fast.)
 """
 
