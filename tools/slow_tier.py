@@ -43,7 +43,8 @@ GROUPS = (
     slow("boards", 8, "targets", "runtime", "codegen", "link"),
     slow("front ends", 5, "frontends", "quantization", "zoo", "data", "numerics"),
     slow(
-        "learning", 4, "ir", "ops", "training", "memory", "learning", "simulation", "selection", "inference", "fitting"
+        "learning", 4, "ir", "ops", "training", "memory", "learning", "simulation", "selection", "inference", "fitting",
+        "play",
     ),
     slow(
         "documents and tools", 4, "docs", "experiments", "results", "cli", "tools",

@@ -33,6 +33,8 @@ RAISED_BY: dict[str, tuple[type, ...]] = {
     "ir/log_mel.py": DATA,
     "quantization/pixels.py": (verbs.Quantize,),
     "results/inspection.py": (verbs.Info,),
+    "results/modules.py": (verbs.Profile,),
+    "play/serving.py": (verbs.Play,),
     "results/summaries.py": (verbs.Compile,),
     "learning/models.py": tuple(kind for kind in KINDS if issubclass(kind, Learning) and issubclass(kind, DataReading)),
     "selection/estimates.py": (verbs.Search, verbs.Fit),

@@ -189,7 +189,7 @@ def test_learning_goes_on_within_the_course(tmp_path: Path, fitted: tuple[Path, 
     plain = json.loads((folder / "fit.json").read_text())
     del plain["stages"]["learned"]
     (folder / "fit.json").write_text(json.dumps(plain))
-    for name in ("learned.smg", "learned.tflite"):
+    for name in ("learned.smg", "learned.tflite", "learned.state"):
         (folder / name).unlink()
     steps: list[int] = []
     found = fit(

@@ -13,7 +13,8 @@ RUN = ("bash", "python", "c")
 SHOWN = ("", "cmake", "cpp", "ini", "json", "text", "toml", "yaml")  # no part of them is run
 # Why a block is not run; it is checked all the same.
 REASONS = (
-    "needs a GPU", "needs a board", "needs ../shared", "takes minutes", "needs the network", "a sketch",
+    "needs a GPU", "needs a board", "needs ../shared", "takes minutes", "serves until Ctrl-C", "needs the network",
+    "a sketch",
     "the folder is yours",
 )  # fmt: skip
 ELSEWHERE = re.compile(r"(tests/\w+\.py) runs it$")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -106,8 +105,9 @@ def _stages(fitted: Fitted) -> Facts:
     """Return the stages and, where classes were learned, how to go on in a browser."""
     facts = [Fact(one.stage, f"{one.said} → {', '.join(one.files)}") for one in fitted.stages]
     if fitted.model.classes:
-        command = shlex.join(("smidgen", "play", fitted.folder))
-        facts.append(Fact("Play with it", "A page that goes on learning, in a browser:", command))
+        facts.append(
+            Fact("Play with it", "A page that goes on learning in a browser, from this folder:", "smidgen play .")
+        )
     return Facts(tuple(facts))
 
 

@@ -160,7 +160,9 @@ def _check_float(graph: Graph) -> None:
         )
     for value, data in graph.constants.items():
         if bad := int((~np.isfinite(data)).sum()):
-            raise QuantizationError(f"%{value.name} holds {bad} of {data.size} elements not finite; fix the weights")
+            raise QuantizationError(
+                f"%{value.name} holds {bad} of {data.size} elements that are not finite; fix the weights"
+            )
 
 
 def _check_samples(graph: Graph, images: Sequence[Array]) -> None:

@@ -150,7 +150,9 @@ def _attention(call: TorchCall) -> FileTensor:
     mask, named = call.optional(3), call.node.kwargs
     boolean = mask is not None and mask.data.dtype == bool
     if call.raw(5) or named.get("is_causal") or named.get("enable_gqa") or boolean:
-        raise ImportModelError("attention with a causal or boolean mask, or grouped heads, is not supported; use none")
+        raise ImportModelError(
+            "attention with a causal or boolean mask, or with grouped heads, is not supported; leave the mask out"
+        )
     if mask is not None and not np.isfinite(mask.data).all():
         raise ImportModelError("its mask holds infinite numbers, which int8 has not; leave the mask out")
     scale = named.get("scale")

@@ -127,7 +127,9 @@ def _branch(c: OnnxImport, operator: OnnxOperator, where: str) -> None:
     with located(where):
         condition = c.operand(operator.inputs[0]) if operator.inputs else None
         if not isinstance(condition, Constant) or condition.data.size != 1:
-            raise ImportModelError("its condition is computed from the input; export it for one fixed input, without")
+            raise ImportModelError(
+                "its condition is computed from the input; export the model for one fixed input, without it"
+            )
     branch = operator.branches[bool(condition.data.reshape(()))]
     c.values |= {name: Constant(data) for name, data in branch.constants.items()}
     for inner in branch.operators:

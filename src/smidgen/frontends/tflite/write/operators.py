@@ -174,7 +174,7 @@ def _pool(file: Lowering, node: Node, op: ops.MaxPool | ops.AvgPool) -> None:
     if padding is None and not largest:
         same = same_pad(x.shape, window.size, window.stride)
         raise ExportError(
-            f"{where(node)}: TFLite averages with no padding or with {same}, not with {window.pad}; use one"
+            f"{where(node)}: TFLite averages with no padding or with {same}, not with {window.pad}; use one of these"
         )
     if padding is None:
         # Padding must never win: fill with the lowest number, not with zero.
