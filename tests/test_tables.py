@@ -77,6 +77,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
         "pareto": sm.pareto(model, known, "128KB", options=options, points=3), "learned_graph": learned.model,
         "quantize": sm.quantize(floating, data.train.images), "load_scheme": sm.load_scheme("full", network),
         "choose_rate": sm.choose_rate(program, data, course), "make_course": course,
+        "play_page": sm.PlayPage("small", "<p>" * 1000),
         "analyze": known, "evaluate": None, "connect": None, "simulate": (learned,),
         "fit": sm.fit(model, data, tmp_path_factory.mktemp("fit"), budget="64KB", epochs=1, effort="quick"),
     }  # fmt: skip

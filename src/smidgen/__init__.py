@@ -20,6 +20,7 @@ sm.test(learned.model, data)             # accuracy, per class, confusion; error
 sm.fit(model, data, "out/", budget="128KB", target="cortex-m7")               # all of it, each stage a file
 with sm.connect("/dev/ttyACM0", program) as board:                           # a board that runs it, over a line
     board.train(image, label, learning_rate)
+sm.play_page("mcunet-5fps").write("page.html")        # a page that sees and learns in a browser, with a board's bytes
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from smidgen.link import LinkError, connect
     from smidgen.ops.rules import Momentum, Sgd, UpdateRule
     from smidgen.pipeline import Program, compile
+    from smidgen.play import PlayPage, play_page
     from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
     from smidgen.selection import (
         Contributions,
@@ -72,12 +74,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Augment", "CheckpointError", "ChosenRate", "Contributions", "ContributionsError", "Course", "Data", "DataError",
     "ExportError", "FitError", "Fitted", "Found", "Graph", "GraphError", "ImportModelError", "InputError", "Learned",
-    "LearningError", "LinkError", "LogMel", "Momentum", "Options", "Pareto", "PlanError", "Predictions",
+    "LearningError", "LinkError", "LogMel", "Momentum", "Options", "Pareto", "PlanError", "PlayPage", "Predictions",
     "Preprocessing", "Program", "QuantizationError", "Quantized", "Recipe", "Scheme", "SchemeError", "SearchError",
     "Sgd", "SmidgenError", "TargetError", "Tested", "TrainingError", "UpdateRule", "__version__", "analyze",
     "average_contributions", "choose_rate", "compile", "connect", "estimate", "evaluate", "fit", "from_torch",
-    "import_model", "learn", "learned_graph", "load", "load_data", "load_scheme", "make_course", "pareto", "predict",
-    "quantize", "search", "simulate", "test",
+    "import_model", "learn", "learned_graph", "load", "load_data", "load_scheme", "make_course", "pareto", "play_page",
+    "predict", "quantize", "search", "simulate", "test",
 ]  # fmt: skip
 _MODULES = {  # where each name is defined; a module is imported when a name of it is first used
     "data": "Augment Data DataError load_data",
@@ -92,6 +94,7 @@ _MODULES = {  # where each name is defined; a module is imported when a name of 
     "link": "LinkError connect",
     "ops.rules": "Momentum Sgd UpdateRule",
     "pipeline": "Program compile",
+    "play": "PlayPage play_page",
     "quantization": "QuantizationError Quantized Recipe quantize",
     "selection": "Contributions ContributionsError Found Pareto SearchError analyze average_contributions "
     "estimate pareto search",

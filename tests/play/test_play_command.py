@@ -8,6 +8,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from smidgen.data import as_input, pixel_encoding
 from smidgen.errors import InputError, TargetError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.pipeline import compile
-from smidgen.play import begin, measure, plan, serve
+from smidgen.play import begin, measure, plan, play_page, serve
 from smidgen.targets.boards import BOARDS
 from smidgen.training import Options
 from smidgen.zoo import load
@@ -52,6 +53,15 @@ def test_a_page_is_written_whole_and_the_same_input_gives_the_same_bytes(small: 
     assert (told["scheme"], told["classes"]) == ("last:2", 8)
     invoke("play", small, "-o", "two.html", "--boards", "none")
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+def test_python_makes_the_same_page_and_a_notebook_shows_it(small: str, tmp_path: Path) -> None:
+    invoke("play", small, "-o", "command.html", "--boards", "none", "--classes", "3")
+    page = play_page(small, classes=3)
+    page.write(tmp_path / "python.html")
+    assert (tmp_path / "python.html").read_bytes() == (tmp_path / "command.html").read_bytes()
+    (shown,) = re.findall(r'<iframe srcdoc="([^"]*)" allow="camera', page._repr_html_())
+    assert unescape(shown) == page.html
 
 
 def test_costs_are_measured_on_a_board_and_told_for_all_with_its_core() -> None:

@@ -6,18 +6,27 @@ import base64
 import gzip
 import hashlib
 import json
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
+from html import escape
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from smidgen.callbacks import ignore
+from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.play.bundle import bundle
-from smidgen.play.facts import Asked, BoardFacts, Facts, compiled, facts_of
+from smidgen.play.facts import Asked, BoardFacts, Facts, begin, compiled, facts_of, measure, plan
 from smidgen.play.pieces import pieces_of
 from smidgen.play.tflite import model_file
 from smidgen.targets.wasm import Wasm
+from smidgen.training import Options
+from smidgen.zoo import load
+
+HIGH = 900  # pixels, in a notebook
 
 LEADS = {
     "picture": "Show it things, name them, and it learns at once from a few pictures of each",
@@ -36,6 +45,45 @@ KEPT_AS = {
     "audio": "Recordings, a folder for each class",
     "tensor": "Tables, a folder for each class",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class PlayPage:
+    """A page that learns in a browser; in a notebook it shows itself below the cell."""
+
+    model: str
+    html: str
+
+    def write(self, path: str | Path) -> None:
+        """Write the page as one file."""
+        write_whole(Path(path), self.html.encode())
+
+    def __repr__(self) -> str:
+        return f"<PlayPage of {self.model}, {len(self.html):,} characters; write(path) makes it a file>"
+
+    def _repr_html_(self) -> str:
+        allowed = "camera; microphone; serial; accelerometer; gyroscope"
+        return f'<iframe srcdoc="{escape(self.html)}" allow="{allowed}" width="100%" height="{HIGH}"></iframe>'
+
+
+def play_page(
+    model: str | Path,
+    scheme: str | None = None,
+    *,
+    classes: int | None = None,
+    boards: Sequence[str] = (),
+    on_board: Callable[[str], None] = ignore,
+) -> PlayPage:
+    """Make a page that sees and learns in a browser, with the bytes of a board.
+
+    `model` is a network of the zoo, a model file, or the folder of a fit. What learns by steps is `scheme`, otherwise
+    the smallest one that was published for the network or the last two layers. `boards` are measured in emulation for the
+    page to show what the program takes there; `on_board` gets the name of each before.
+    """
+    name, chosen = begin(str(model), scheme)
+    graph = load(name)
+    asked = plan(graph, name, chosen, Options(classes))
+    return PlayPage(graph.name, draw_play(graph, asked, measure(graph, asked, boards, on_board)))
 
 
 def draw_play(graph: Graph, asked: Asked, boards: tuple[BoardFacts, ...]) -> str:
