@@ -77,8 +77,8 @@ def play_page(
     """Make a page that sees and learns in a browser, with the bytes of a board.
 
     `model` is a network of the zoo, a model file, or the folder of a fit. What learns by steps is `scheme`, otherwise
-    the smallest one that was published for the network or the last two layers. `boards` are measured in emulation for the
-    page to show what the program takes there; `on_board` gets the name of each before.
+    the smallest one that was published for the network or the last two layers. `boards` are measured in emulation, so
+    that the page shows what the program takes there; `on_board` gets the name of each before.
     """
     name, chosen = begin(str(model), scheme)
     graph = load(name)
