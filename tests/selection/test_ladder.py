@@ -20,7 +20,15 @@ from smidgen.selection.choice import Choice
 from smidgen.selection.folds import CROSS, FOLDS, MORE_FOLDS, make_folds
 from smidgen.selection.judging import Recipe, Run, Scores
 from smidgen.selection.ladder import climb
-from smidgen.selection.priors import FEW, LEAST_VARIANCE, PRIOR_DEVIATION, TRIAL_DEVIATION, expected_gain, prior_gain
+from smidgen.selection.priors import (
+    FEW,
+    LEAST_VARIANCE,
+    MEASURED,
+    PRIOR_DEVIATION,
+    TRIAL_DEVIATION,
+    expected_gain,
+    prior_gain,
+)
 from smidgen.selection.rates import BATCH
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
@@ -91,6 +99,14 @@ def test_what_gains_most_on_other_data_is_kept_where_samples_cannot_tell() -> No
     found = kept(right(0.80, 0.70, 0.795))
     assert found.candidate == DEAR
     assert "going by other data sets too, this one is expected to do better" in found.reason
+
+
+def test_beyond_what_was_measured_the_largest_scheme_is_kept_unless_another_is_clearly_better() -> None:
+    many = draw_shapes(MEASURED + 1, 2)
+    found = kept(right(0.80, 0.70, 0.795), many)
+    assert (found.candidate, found.rows[0].expected) == (DEAR, None)
+    assert "a trial shorter than the course may hide" in found.reason
+    assert kept(right(0.95, 0.70, 0.70), many).candidate == HEAD
 
 
 def test_what_answers_every_sample_alike_is_kept_where_it_is_cheaper() -> None:

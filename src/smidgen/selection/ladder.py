@@ -2,14 +2,15 @@
 
 A quarter of the samples is held back; with up to 2,000 samples each one judges once, in 4 folds, or in 5 where no class
 has more than 10. Candidates are tried at a few rates in two rounds: all of them for a quarter of a trial's steps, then
-the six most promising for all steps on every fold, with the head and the closed-form head. Training the head alone
-costs next to nothing, so it takes as many steps as the course.
+the six most promising for all steps on every fold, with the head and the closed-form head. The largest scheme is always
+among the six, from each start: short trials favour what begins well. The head alone takes as many steps as the course.
 
 Each candidate at each rate is ranked by its expected gain over the head: the gain seen on these samples, combined with
 what candidates of its kind gained on other data sets (`priors.py`). The highest expected gain is kept; of candidates
-that answer every sample alike, the cheapest. Where no prior is known (the model's own head is kept, or the loss has no
-classes) the best score is kept, or the cheapest candidate that is worse by no more than the standard error of their
-difference and by no more than a point.
+that answer every sample alike, the cheapest. Where no gains were measured (more samples per class, or no classes), the
+largest scheme from a new head is kept unless another is better by more than the standard error of their difference and
+a point for each time that a trial halves the course. Where the model's own head is kept, the best is, or the cheapest
+that is worse by no more than that error and by no more than a point.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from smidgen.selection.choice import SURE, Choice, Row, shown
 from smidgen.selection.folds import Fold, make_folds
 from smidgen.selection.judging import Bench, Recipe, Run, Scores, make_bench
 from smidgen.selection.launchers import Launcher, find_launcher
-from smidgen.selection.priors import BASELINE_RATE, expected_gain, prior_gain
+from smidgen.selection.priors import BASELINE_RATE, MEASURED, expected_gain, prior_gain
 from smidgen.selection.rates import BATCH
 from smidgen.selection.trials import limit_samples
 from smidgen.training import Options
@@ -93,7 +94,8 @@ def climb(
     launcher, whole = launcher or find_launcher(None, None, None), course.epochs * len(data.train)
     ladder = _Ladder(ordered, folds, STEPS[effort], whole, learning_rate, launcher, tuple(beyond))
     ladder.scores, ladder.on_run, ladder.on_progress = dict(known or {}), on_run, on_progress
-    ladder.per_class = len(samples) / classes if classes else None
+    count = len(samples) / max(classes, 1)
+    ladder.per_class = count if classes and count <= MEASURED else None
     ladder.bench = make_bench(
         model, options, course, ladder.everything, samples, folds, ladder.steps,
         lambda done, total: on_progress(LadderProgress("frozen layers", done, total)),
@@ -126,7 +128,7 @@ class _Ladder:
     bench: Bench
     on_run: Callable[[Run, Scores], None]
     on_progress: Callable[[LadderProgress], None]
-    per_class: float | None  # samples per class, on average; None without classes
+    per_class: float | None  # samples per class, on average; None where gains were not measured for so many
     has_priors: bool  # gains on other data are known for these candidates
 
     def __init__(
@@ -168,7 +170,8 @@ class _Ladder:
         worth = self._worth(first)
         alone = [one for i in range(len(self.candidates)) if not self._is_deep(one := self._at_best_rate(i, worth))]
         deep = sorted((one for one in worth if self._is_deep(one)), key=lambda one: (-worth[one], one[1], one[0]))
-        final = dict.fromkeys([*self._baseline(first), *alone, *deep[:FINALISTS]])
+        largest = [self._at_best_rate(i, worth) for i, one in enumerate(self.candidates) if one.most]
+        final = dict.fromkeys([*self._baseline(first), *alone, *largest, *deep[: FINALISTS - len(largest)]])
         last = self._round(list(final), WHOLE, len(self.folds))
         found, finally_worth = [], self._worth(last)
         self.has_priors = self.per_class is not None and bool(self._baseline(last))
@@ -178,6 +181,11 @@ class _Ladder:
             tried = self._at_best_rate(i, worth_of)
             found.append(self._judged(tried, scores[tried], is_finalist, worth_of[tried]))
         return sorted(found, key=lambda one: (not one.row.finalist, -one.worth, one.row.sram_bytes))
+
+    def is_promised(self, candidate: int) -> bool:
+        """Return whether a candidate is kept unless another is clearly better: no gains are known to judge it by."""
+        one = self.candidates[candidate]
+        return one.most and one.start == "new head" and self.per_class is None
 
     def _is_deep(self, tried: Tried) -> bool:
         return bool(self.candidates[tried[0]].scheme.biases)
@@ -226,9 +234,7 @@ class _Ladder:
             return (0.0,)
         if self.rate is not None:
             return (self.rate,)
-        if one.start == "one pass":
-            return FROM_ONE_PASS
-        return FROM_NEW
+        return FROM_ONE_PASS if one.start == "one pass" else FROM_NEW
 
     def _judged(self, tried: Tried, scores: Scores, final: bool, worth: float) -> _Judged:
         one, found = self.candidates[tried[0]], np.array(scores or ())
@@ -314,8 +320,12 @@ def _choose(ladder: _Ladder, judged: list[_Judged], chance: float | None, sample
         )
     able = [one for one in finalists if ladder.learns(one)]
     best, level = able[0], list[_Judged]()
+    short = POINT * math.log2(max(1.0, ladder.whole / ladder.steps))
     for one in able:
         mean, error = _mean(best.scores - one.scores)
+        if ladder.is_promised(one.candidate) and mean <= error + short:
+            level = [other for other in able if np.array_equal(other.scores, one.scores)]
+            break
         within = mean <= (error if chance is None else min(error, POINT))
         if np.array_equal(one.scores, best.scores) if ladder.has_priors else within:
             level.append(one)
@@ -343,6 +353,8 @@ def _reason(ladder: _Ladder, finalists: list[_Judged], chosen: _Judged, chance: 
         reached = f"{best.row.name} reaches {shown(best.row, chance)}"
         if ladder.has_priors:
             return f"{judged}; {reached}, but going by other data sets too, this one is expected to do better"
+        if ladder.is_promised(chosen.candidate):
+            return f"{judged}; {reached}, within the error and what a trial shorter than the course may hide"
         return f"{judged}, cheaper; {reached}, within the error of their difference"
     more = next((one for one in finalists if ladder.candidates[one.candidate].scheme.biases), None)
     if more is not None and not ladder.candidates[chosen.candidate].scheme.biases:
