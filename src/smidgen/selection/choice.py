@@ -57,18 +57,24 @@ class Choice:
 
     def table(self) -> Table:
         """Return a row for each candidate, the best first: its score on samples held back, and what it costs."""
+        has_gains = any(row.expected is not None for row in self.rows)
+        columns = tuple(name for name in COLUMNS if has_gains or name != "Gain")
         rows = rows_of(
             (
                 f"{row.name}, kept" if place == self.chosen else row.name,
                 Cell(shown(row, self.chance), row.score, row.score if self.chance is not None else None),
-                Cell("") if row.expected is None else Cell(f"{100 * row.expected:+.1f}", row.expected),
+                *([_gain(row)] if has_gains else []),
                 counted(row.sram_bytes), counted(row.instructions),
                 "" if row.learning_rate is None else of_batch(row.learning_rate),
                 f"{row.judged_with:,} samples" + ("" if row.finalist else ", a shorter trial"),
             )
             for place, row in enumerate(self.rows)
         )  # fmt: skip
-        return Table("Candidates, the best first", COLUMNS, rows, folded=False)
+        return Table("Candidates, the best first", columns, rows, folded=False)
+
+
+def _gain(row: Row) -> Cell:
+    return Cell("") if row.expected is None else Cell(f"{100 * row.expected:+.1f}", row.expected)
 
 
 def shown(row: Row, chance: float | None) -> str:
